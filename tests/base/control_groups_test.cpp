@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::int64_t gib = 1LL << 30;
 
-/// Files of a machine, by their path: those of the process in /proc, groups in /sys/fs/cgroup.
+/// The limits on a machine with these files: /proc for the process, /sys/fs/cgroup for groups.
 GroupLimits limits_with(const std::map<std::string, std::string>& files) {
   const test::ScratchDirectory scratch;
   for (const auto& [path, text] : files) {
@@ -50,7 +50,7 @@ TEST(ControlGroups, WithoutLimitsLimitNothing) {
 }
 
 TEST(ControlGroups, OfVersion2LimitWhatIsBelowThem) {
-  // As a job of Slurm: the limit is that of the job, and not of the step's own group.
+  // As in a Slurm job: the limit is set on the job's group, not on the group of the step.
   const std::string job = "/sys/fs/cgroup/system.slice/job_7";
   std::map<std::string, std::string> files{
       {"/proc/cgroup", "0::/system.slice/job_7/step_0/user/task_0"},
@@ -93,7 +93,7 @@ TEST(ControlGroups, LimitThreads) {
 TEST(ControlGroups, OfVersion1AreFoundByTheirControllers) {
   const std::string memory = "/sys/fs/cgroup/memory", cpu = "/sys/fs/cgroup/cpu,cpuacct";
   std::map<std::string, std::string> files{
-      // Hybrid: the controllers are those of version 1, and version 2 has none.
+      // Hybrid mode: version 1 has the controllers and version 2 has none.
       {"/proc/cgroup",
        "5:memory:/jobs/7\n4:cpuset:/\n3:cpuacct,cpu:/batch\n1:name=systemd:/x\n0::/y"},
       {"/proc/mountinfo",
@@ -121,7 +121,7 @@ TEST(ControlGroups, OfVersion1AreFoundByTheirControllers) {
 TEST(ControlGroups, AreSoughtInWhatAContainerShows) {
   std::map<std::string, std::string> files{
       {"/proc/cgroup", "5:memory:/docker/abc/inner\n0::/../other"},
-      // Mounted is the container's own group, as without a namespace of groups.
+      // The container's own group is mounted, as without a cgroup namespace.
       {"/proc/mountinfo",
        version_2 + "\n35 31 0:32 /docker/abc /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory"},
       {"/sys/fs/cgroup/memory/memory.limit_in_bytes", bytes(3)},

@@ -22,7 +22,7 @@ TEST(Bf16Test, KeepsWhatItCanHold) {
 }
 
 TEST(Bf16Test, RoundsToNearestAndTiesToEven) {
-  // 1 + 2^-8 lies half-way between 1 and 1 + 2^-7; 1 + 3·2^-8 half-way between odd and even.
+  // 1 + 2^-8 is half-way from 1 to 1 + 2^-7; 1 + 3·2^-8 is half-way between odd and even.
   EXPECT_EQ(static_cast<float>(Bf16(1.0F + 0x1p-8F)), 1.0F);
   EXPECT_EQ(static_cast<float>(Bf16(1.0F + 0x1.8p-7F)), 1.0F + 0x1p-6F);
   EXPECT_EQ(static_cast<float>(Bf16(1.0F + 0x1p-8F + 0x1p-23F)), 1.0F + 0x1p-7F);
@@ -38,7 +38,7 @@ TEST(Bf16Test, OverflowsToInfinityAndKeepsInfinity) {
 }
 
 TEST(Bf16Test, EveryNanStaysNan) {
-  // Payloads in the lower half would vanish by truncation, or round up into the sign bit.
+  // Truncation would drop a payload in the lower half, and rounding would carry into the sign bit.
   for (const std::uint32_t bits : {0x7f800001U, 0x7fc00000U, 0x7fffffffU, 0xff800001U, 0xffffffffU})
     EXPECT_TRUE(std::isnan(static_cast<float>(Bf16(from_bits(bits))))) << std::hex << bits;
   EXPECT_EQ(Bf16(from_bits(0xff800001U)).bits & 0x8000U, 0x8000U);

@@ -37,7 +37,7 @@ void describe(V& v, Config& c) {
   v("color", c.color, {.help = "Which."});
 }
 
-/// A visitor as `job` writes them: one call per key, bounds of the value's own type.
+/// A visitor like the one that `job` writes: one call per key, bounds of the value's own type.
 struct Collector {
   std::vector<std::string> names;
   std::vector<bool> bounded;

@@ -50,7 +50,7 @@ TEST(LineOutput, NeverWaitsForAReaderAndCountsWhatItDrops) {
   std::thread reader;
   {
     LineOutput output(pipe.ends[1]);
-    constexpr int lines = 1000;  // more than pipe and queue hold
+    constexpr int lines = 1000;  // more than the pipe and the queue hold
     for (int i = 0; i < lines; ++i) output.write(line + "\n");
     reader = std::thread([&] {
       for (std::string part; !(part = read_some(pipe.ends[0])).empty();) all += part;
@@ -92,7 +92,7 @@ TEST(LineOutput, DoesNotWaitForATerminalThatStandsStill) {
     ASSERT_EQ(::tcflow(terminal, TCOOFF), 0);  // Ctrl-S
     for (int i = 0; i < 1000; ++i) output.write(std::string(999, 'x') + "\n");
     ASSERT_EQ(::tcflow(terminal, TCOON), 0);
-    ::close(control);  // whoever read it is gone
+    ::close(control);  // the reader is gone
   }
   ::close(terminal);
 }

@@ -101,7 +101,7 @@ TEST_F(LogTest, ALogThatCannotBeWrittenIsTheEnvironmentsFault) {
   EXPECT_THROW(log.also_to_file((folder_ / "file" / "run.log").string()), StorageError);
 }
 
-/// A datagram socket keeps apart what was written apart.
+/// A datagram socket keeps separate writes separate.
 TEST(ErrorLine, IsWrittenInOnePiece) {
   std::array<int, 2> ends{};
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_DGRAM, 0, ends.data()), 0);

@@ -16,7 +16,7 @@ using testing::HasSubstr;
 
 class StageProgressTest : public testing::Test {
  protected:
-  /// What is said `after` the beginning.
+  /// The output `after` this time from the beginning.
   std::string told(const std::string& what, double done, double total, milliseconds after) {
     testing::internal::CaptureStdout();
     progress_.report(what, done, total, begin_ + after);
@@ -46,7 +46,7 @@ TEST_F(StageProgressTest, AnotherStageBeginsAnew) {
 
 TEST_F(StageProgressTest, WhatWasDoneBeforeIsNoSpeed) {
   EXPECT_EQ(told("counting", 300, 400, seconds(0)), "");
-  EXPECT_EQ(told("counting", 300, 400, seconds(6)), "");  // nothing to go by
+  EXPECT_EQ(told("counting", 300, 400, seconds(6)), "");  // not enough data for an estimate
   EXPECT_THAT(told("counting", 320, 400, seconds(10)),
               HasSubstr("counting: 80.0 %, 40.0 s left\n"));
 }

@@ -26,7 +26,7 @@ TEST(Streamed, WhateverThePiecesTheTextIsTheSameAndNoCharacterIsCut) {
     std::string shown;
     for (std::size_t at = 0; at < text.size(); at += piece) {
       const std::string more = stream.add(text.substr(at, piece));
-      EXPECT_EQ(for_terminal(more), more) << "in pieces of " << piece;  // whole characters
+      EXPECT_EQ(for_terminal(more), more) << "in pieces of " << piece;  // only whole characters
       shown += more;
     }
     EXPECT_EQ(shown + stream.finish(), for_terminal(text)) << "in pieces of " << piece;

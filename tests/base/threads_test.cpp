@@ -14,7 +14,7 @@
 namespace trireme {
 namespace {
 
-/// What `action` writes, in a process of a user who may have no further thread.
+/// The output of `action` in a process whose user may not start another thread.
 template <class Action>
 std::string without_threads(const Action& action) {
   int ends[2];

@@ -8,7 +8,7 @@
 
 namespace trireme::batches {
 
-/// Token i is i, so that a window shows where it came from.
+/// Token i is i, so that a window shows its position in the stream.
 class CountingStream : public tokens::TokenStream {
  public:
   explicit CountingStream(std::int64_t size, std::uint64_t hash = 1)

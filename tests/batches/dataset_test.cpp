@@ -14,7 +14,7 @@
 namespace trireme::batches {
 namespace {
 
-/// One part.
+/// A dataset with one part.
 Dataset dataset(std::shared_ptr<const tokens::TokenStream> stream,
                 std::int64_t begin,
                 std::int64_t count,
@@ -70,7 +70,7 @@ TEST(Dataset, EveryWindowOncePerEpochInAnotherOrder) {
   for (auto& epoch : epochs) EXPECT_EQ(std::set(epoch.begin(), epoch.end()).size(), 100U);
 }
 
-// Ranks ask for different samples in different orders, each with a dataset of its own.
+// Ranks read different samples in different orders, each from its own dataset.
 TEST(Dataset, SamplesDoNotDependOnWhoAsksWhen) {
   const auto make = [] { return dataset(std::make_shared<CountingStream>(2000), 0, 2000, 7, 42); };
   const Dataset whole = make();

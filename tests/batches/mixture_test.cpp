@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mixtures: which part gives a sample, and what happens where a run goes on with another mixture;
-// rows of documents.
+// Mixtures: which part a sample comes from, what happens when a run resumes with another mixture,
+// and rows of documents.
 #include <algorithm>
 #include <numeric>
 #include <set>
@@ -15,7 +15,7 @@ namespace {
 
 using testing::ElementsAre;
 
-/// Token i is i; parts are told apart by their hash.
+/// Token i is i; the hash tells the parts apart.
 class Numbered : public tokens::TokenStream {
  public:
   Numbered(std::int64_t size, std::uint64_t hash) : TokenStream({size, size, hash, "counting"}) {}
@@ -51,7 +51,7 @@ TEST(MixtureOrder, EveryPrefixCountsEachPartWithoutAGap) {
       ASSERT_EQ(order.counts(i + 1), next);
     }
   }
-  // Asked in another order, as other ranks do.
+  // Reading in another order, as other ranks do, gives the same result.
   const MixtureOrder other(mixture_seed, {3000, 1000, 96});
   for (const std::int64_t i : {9'000, 3, 4'095, 4'096, 8'191}) {
     EXPECT_EQ(other.at(i).part, order.at(i).part);
@@ -66,7 +66,7 @@ TEST(Mixture, EveryWindowOfEachPartOncePerEpoch) {
   EXPECT_EQ(data.num_samples(), 1100);
 }
 
-/// The samples of a part of `data` with this content, as (window) in the order of [begin, end).
+/// The windows of the samples in [begin, end) that come from the part with this content.
 std::vector<std::int64_t> windows_of(const Dataset& data,
                                      const MixtureOrder& order,
                                      std::size_t which,
@@ -92,7 +92,7 @@ TEST(Mixture, APartThatStaysGoesOnWhereItWas) {
   ASSERT_LE(windows.size(), 5000U);
   EXPECT_EQ(std::set(windows.begin(), windows.end()).size(), windows.size())
       << "no window twice within an epoch";
-  // And the next start of the same mixture, from a later checkpoint, changes nothing.
+  // Resuming the same mixture again from a later checkpoint changes nothing.
   Dataset again({part(3, 300), part(1, 5000)}, {1024, 3072}, mixture_seed);
   again.continue_from(after.position(), change + 100);
   EXPECT_EQ(again.position(), after.position());

@@ -33,7 +33,7 @@ std::string header_of(std::int32_t magic, std::int32_t version, std::int32_t exa
   return bytes;
 }
 
-/// By hand, as dev/data/data_common.py of llm.c writes them.
+/// Written by hand in the format of dev/data/data_common.py of llm.c.
 const std::vector<int> example_0 = {65535, 36, 0, 2, 3, 3, 10, 20, 300, 2, 7, 8, 1, 9, 3, 1, 2, 3};
 const std::vector<int> example_1 = {65535, 22, 1, 0, 2, 1, 5, 1, 6, 1, 50256};
 
@@ -165,7 +165,7 @@ TEST_F(JsonLines, EncodesChoicesTogetherWithTheContextAfterWhatBeginsAText) {
       "{\"ctx\": \"de\", \"choices\": [\"fi\", \"gh\"], \"label\": 0}\n"
       "{\"ctx\": \"\", \"choices\": [\"f\", \"gh\"], \"label\": 0}");
   EXPECT_EQ(questions[0].context, (Tokens{2, 'd' + 3, 'e' + 3}));
-  // "de fi" is d, "e f" and i: the tokens after as many as the context has are those of the choice.
+  // "de fi" is d, "e f" and i: the tokens after the length of the context belong to the choice.
   EXPECT_EQ(questions[0].choices, (std::vector<Tokens>{{'i' + 3}, {' ' + 3, 'g' + 3, 'h' + 3}}));
   EXPECT_EQ(questions[1].context, Tokens{2});
   EXPECT_EQ(questions[1].choices, (std::vector<Tokens>{{'f' + 3}, {'g' + 3, 'h' + 3}}));

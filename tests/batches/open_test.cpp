@@ -38,7 +38,7 @@ class Open : public tokens::Scratch {
     setup.vocabulary = 256;
     return setup;
   }
-  /// Opens with a log of its own and returns what it said.
+  /// Opens with a separate log and returns its text.
   std::string say(const batches::Setup& setup) const {
     fs::remove(at("log"));
     Log log(true, "test");
@@ -85,7 +85,7 @@ TEST_F(Open, EncodesTextOnce) {
   write("text", "other words");
   EXPECT_THAT(say(setup), HasSubstr("data: encoded 11 tokens"));
   EXPECT_EQ(text_of(setup), "other words");
-  EXPECT_EQ(cache().size(), 6U);  // a run that reads the older cache still can
+  EXPECT_EQ(cache().size(), 6U);  // a run that reads the older cache can continue
 }
 
 TEST_F(Open, ADamagedCacheIsMadeAgainWithALine) {
@@ -109,7 +109,7 @@ TEST_F(Open, ADamagedCacheIsMadeAgainWithALine) {
   std::ofstream(*shard) << "somebody's only copy";
   EXPECT_THAT(user_error([&] { say(setup); }), HasSubstr(*shard));
   EXPECT_EQ(content(*shard), "somebody's only copy");
-  // What the size does not show is found when it is used.
+  // A damage that does not change the size is found when the file is read.
   std::string flipped = whole;
   flipped.back() = static_cast<char>(flipped.back() ^ 1);
   std::ofstream(*shard, std::ios::binary) << flipped;
@@ -157,7 +157,7 @@ TEST_F(Open, OtherEntriesHaveAnotherCache) {
   EXPECT_EQ(cache().size(), 6U);
 }
 
-// The same options at the same time: one encodes, the other waits and finds what that made.
+// Two starts with the same options: one encodes, the other waits and uses the result.
 TEST_F(Open, TwoStartsMakeOneCache) {
   const std::string path = write("text", std::string(std::size_t{8} << 20U, 'a'));
   std::vector<std::string> texts(2);
@@ -286,7 +286,7 @@ TEST_F(Open, DocumentsForValidationAreChosenByAHash) {
   EXPECT_EQ(tokens[static_cast<std::size_t>(border)], setup.tokenizer->end_of_text());
   std::string text;
   setup.tokenizer->decode(tokens, text);
-  for (int i = 0; i < 400; ++i)  // every one once, whole
+  for (int i = 0; i < 400; ++i)  // every document once and whole
     EXPECT_NE(text.find("document " + std::to_string(i)), std::string::npos) << i;
   const auto parts = split({stream}, std::nullopt,
                            {.context = 8,
@@ -300,7 +300,7 @@ TEST_F(Open, DocumentsForValidationAreChosenByAHash) {
   EXPECT_EQ(tail.validation_tokens, -1);
   EXPECT_EQ(tail.tokens->size(), stream.tokens->size());
 
-  // Too few documents: the tail without being asked, an error when documents were asked for.
+  // Too few documents: `automatic` takes the tail, but a request for documents is an error.
   setup.config.train.text = {write("few", "one<|endoftext|>two")};
   setup.config.validation.by = ValidationBy::automatic;
   EXPECT_EQ(open(setup).validation_tokens, -1);
@@ -308,7 +308,7 @@ TEST_F(Open, DocumentsForValidationAreChosenByAHash) {
   setup.config.validation_fraction = 1e-9;
   EXPECT_THAT(user_error([&] { say(setup); }), HasSubstr("the hash chose none of the 2 documents"));
 
-  // Equal documents are chosen together, here all of them.
+  // Equal documents are chosen together; here all documents are equal.
   std::string equal;
   for (int i = 0; i < 200; ++i) equal += "the same document<|endoftext|>";
   setup.config.train.text = {write("equal", equal)};
@@ -338,7 +338,7 @@ TEST_F(Open, WarnsOfValidationDataThatAreTrainedOn) {
   EXPECT_THAT(say(setup), HasSubstr("are in data.train as well"));
 }
 
-// A terabyte in a thousand sparse shards: opened by headers, read at places beyond 2^32.
+// A terabyte in 1000 sparse shards: opening reads only headers; offsets go beyond 2^32.
 TEST_F(Open, ATerabyteOfShardsIsNotRead) {
   constexpr std::int64_t shards = 1000, tokens_each = 500'000'000;
   const std::int64_t bytes = 2 * tokens_each, rest = bytes % tokens::block_bytes;
@@ -379,7 +379,7 @@ TEST_F(Open, ATerabyteOfShardsIsNotRead) {
   std::printf("opened %.1f TB in %.3f s\n", 1e-12 * static_cast<double>(shards * bytes),
               seconds.count());
   EXPECT_EQ(stream.tokens->size(), shards * tokens_each);
-  // Samples beyond 2^32.
+  // Sample numbers go beyond 2^32.
   const auto parts =
       split({stream}, std::nullopt, {.context = 64, .sequences = 2, .vocabulary = 256});
   EXPECT_EQ(parts.train.num_samples(), (shards * tokens_each - 1) / 64);
@@ -401,7 +401,7 @@ TEST_F(Open, Synthetic) {
   EXPECT_EQ(stream->vocabulary(), 256);
 }
 
-// The text of the quick start: the headers that the compiler brought.
+// The text of the quick start: the header files of the compiler.
 TEST_F(Open, TheHeadersOfTheCompiler) {
   if (!fs::exists("/usr/include/c++"))
     GTEST_SKIP() << "no /usr/include/c++ here";

@@ -10,12 +10,12 @@
 namespace trireme::batches {
 namespace {
 
-/// Token i is i % 100; from token `bad` on it cannot be read.
+/// Token i is i % 100; reading token `bad` or a later one fails.
 class Source : public tokens::TokenStream {
  public:
   explicit Source(std::int64_t bad = 1'000'000)
       : TokenStream({100'001, 100, 1, "counting"}), bad_(bad) {}
-  /// Waits for so many reads, and returns how many there are.
+  /// Waits for this number of reads and returns the number so far.
   int wait_for_reads(int wanted) const {
     int now = reads;
     for (; now < wanted; now = reads) reads.wait(now);
@@ -39,7 +39,7 @@ Dataset dataset(std::shared_ptr<const Source> source, std::optional<std::uint64_
   return {{Windows(std::move(source), 0, 100'001, 10)}, {MixtureOrder::block}, seed};
 }
 
-/// The second of two ranks.
+/// This is the second of two ranks.
 const Consumption consumption{.sizes = BatchSizes(12), .rank = 1, .of = {0, 2, 2}};
 
 void expect_block(const Dataset& data,
@@ -72,7 +72,7 @@ TEST(ReadAhead, GivesWhatTheDatasetHolds) {
   for (std::int64_t step = 0; step < 200; ++step)
     for (std::int64_t micro = 0; micro < 3; ++micro)
       expect_block(data, ahead.take(step + 1, step * 12, micro), step * 12, micro);
-  // Somewhere else, forward, back, and the same again.
+  // Jumps to another place, forward, back, and to the same place again.
   for (const std::int64_t first : {5'000, 12, 0, 0, 1'200'000}) {
     expect_block(data, ahead.take(first / 12 + 1, first, 0), first, 0);
     expect_block(data, ahead.take(first / 12 + 1, first, 1), first, 1);
@@ -81,7 +81,7 @@ TEST(ReadAhead, GivesWhatTheDatasetHolds) {
 
 TEST(ReadAhead, FollowsBatchesThatChange) {
   const Dataset data = dataset(std::make_shared<Source>(), std::nullopt);
-  // The second of two ranks, whose block begins after half of the step.
+  // This is the second of two ranks: its block begins after half of the step.
   const Consumption grows{.sizes = BatchSizes(4, {{3, 12}, {5, 8}}), .rank = 1, .of = {0, 2, 2}};
   ReadAhead ahead(data, grows, {});
   std::int64_t first = 0;
@@ -89,7 +89,7 @@ TEST(ReadAhead, FollowsBatchesThatChange) {
     const std::int64_t sequences = step < 3 ? 4 : step < 5 ? 12 : 8;
     for (std::int64_t micro = 0; micro < sequences / 4; ++micro) {
       const ReadAhead::Block& block = ahead.take(step, first, micro);
-      // Tokens in order: sample i begins with token 10 i.
+      // Tokens are in order: sample i begins with token 10 i.
       EXPECT_EQ(block.tokens[0], 10 * (first + sequences / 2 + 2 * micro) % 100) << step;
     }
     first += sequences;
@@ -98,7 +98,7 @@ TEST(ReadAhead, FollowsBatchesThatChange) {
 
 TEST(ReadAhead, CountsTheTextOfPartialMicroBatchesOnly) {
   const Dataset data = dataset(std::make_shared<Source>(), std::nullopt);
-  // 7 samples on 3 ranks: the last has 2, of which the second micro-step gets none.
+  // 7 samples on 3 ranks: the last rank has 2, so its second micro-step gets none.
   ReadAhead ahead(data, {.sizes = BatchSizes(7), .rank = 2, .of = {0, 2, 3}},
                   std::vector<std::int32_t>(100, 3));
   const ReadAhead::Block& whole = ahead.take(1, 0, 0);
@@ -123,7 +123,7 @@ TEST(ReadAhead, FillsAllBlocksAndAgainWhenHalfOfThemAreTaken) {
   const auto source = std::make_shared<Source>();
   const Dataset data = dataset(source, 42);
   ReadAhead ahead(data, consumption, {});
-  constexpr int reads = 4;  // of a block: tokens and the last target of two rows
+  constexpr int reads = 4;  // reads of a block: tokens and the last target of two rows
   const int all = static_cast<int>(ahead.ahead() + 1) * reads;
   ASSERT_EQ(all, 5 * reads);
   ahead.take(1, 0, 0);

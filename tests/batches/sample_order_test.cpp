@@ -43,14 +43,14 @@ TEST(SampleOrder, DiffersByEpochAndSeed) {
   EXPECT_EQ(epoch_of(a, 3), epoch_of(SampleOrder(1, 1000), 3));
 }
 
-// Persistent numbers: a resumed run relies on them. They are our own, recorded when written.
+// Resumed runs rely on these numbers. They are not from a reference; we recorded them.
 TEST(SampleOrder, KeepsItsNumbers) {
   const SampleOrder order(1337, 10);
   EXPECT_EQ(epoch_of(order, 0), (std::vector<std::int64_t>{5, 4, 0, 6, 9, 8, 3, 2, 7, 1}));
 }
 
-// Neighbours must not stay neighbours: of n places about one keeps its distance 1 to the next, and
-// the mean distance of a random permutation is n / 3.
+// Neighbours must be separated: among n places, about one keeps distance 1 to the next, and the
+// mean distance of a random permutation is n / 3.
 TEST(SampleOrder, ScattersNeighbours) {
   const std::int64_t size = 10007;
   const auto samples = epoch_of(SampleOrder(7, size), 0);

@@ -70,7 +70,7 @@ TEST(Skips, AreTheSameBeforeASample) {
   }
 }
 
-/// A mixture of two streams of 40 and 70 windows, of which 400 samples are several epochs.
+/// A mixture of two streams of 40 and 70 windows: 400 samples are several epochs.
 Dataset mixture(Skips skips) {
   return {{Windows(std::make_shared<CountingStream>(281, 1), 0, 161, 4),
            Windows(std::make_shared<CountingStream>(281, 2), 0, 281, 4)},
@@ -98,8 +98,8 @@ std::vector<std::vector<std::int32_t>> read_step(const Dataset& data,
   return rows;
 }
 
-// On any number of ranks, with batches that change, and with ranges that are added at a resume, a
-// run sees the samples of the whole order without those that it skips.
+// On any number of ranks, with a batch schedule and with ranges added at a resume, a run sees all
+// samples of the original order except those that it skips.
 TEST(Skips, ARunSeesTheOtherSamplesInTheSameOrder) {
   std::mt19937 random(5);
   const Dataset whole = mixture({});
@@ -129,7 +129,7 @@ TEST(Skips, ARunSeesTheOtherSamplesInTheSameOrder) {
   }
 }
 
-// The reader that runs ahead passes over what is skipped, as the session does.
+// The read-ahead skips the same samples as the session.
 TEST(Skips, AreReadAheadOf) {
   const Dataset data = mixture(Skips({"3", "10-30", "41"})), whole = mixture({});
   ReadAhead ahead(data, {.sizes = BatchSizes(6), .rank = 0, .of = {0, 2, 1}}, {});

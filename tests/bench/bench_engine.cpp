@@ -187,7 +187,7 @@ double timed(Action&& action) {
   return device::steady_seconds() - begin;
 }
 
-/// Throws unless the loop makes the same additions as the engine.
+/// Throws unless the loop adds in the same order as the engine.
 void expect_same_additions(const session::Job& job, const comm::World& world) {
   if (const std::int64_t unit = job.batch.micro_sequences * world.size();
       job.batch.sequences % unit != 0)

@@ -42,7 +42,7 @@ double seconds_per_run(int batch, const std::function<void()>& run) {
   return std::chrono::duration<double>(Clock::now() - start).count() / batch;
 }
 
-/// Median seconds of each of `runs`. Runs that are shorter than reading the clock are repeated
+/// Median seconds of each of `runs`. Runs that are shorter than the clock can measure are repeated
 /// until they take 0.1 ms together, which also warms up.
 std::vector<double> medians_of(const std::vector<std::function<void()>>& runs) {
   constexpr double long_enough = 100e-6;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How often an entrant runs: that a race ends on a device of any speed.
+// How often an entrant runs: a race must end on a device of any speed.
 #include "bench/race.hpp"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 namespace trireme::bench {
 namespace {
 
-/// How often an entrant runs that takes the host so long.
+/// How often an entrant runs if one run takes the host this many seconds.
 int runs_of(device::Device& device, double seconds, const RaceLimits& limits) {
   const auto world = comm::make_self_world();
   const auto stream = device.make_stream(device::StreamMode::inlined, "test");
@@ -44,7 +44,7 @@ TEST(Race, TakesTwoRepetitionsAtLeastAndNoneLater) {
 TEST(Race, TakesTenRunsPerTurnOnAGpu) {
   TRIREME_NEEDS_GPU();
   const auto device = device::make_cuda_device(0);
-  // A machine that stops this process just then for 10 ms makes it one run.
+  // If the system stops this process for 10 ms, a turn takes only one run, so try again.
   int runs = 0;
   for (int trial = 0; trial < 20 && runs != 2 + 10 + 3 * 10; ++trial)
     runs = runs_of(*device, 0, {.repetitions = 3, .warmups = 1});

@@ -54,7 +54,7 @@ TEST(RankPairs, OfOneHostAreItsFirstTwoRanks) {
 TEST(RankPairs, OfHostsAreMeasuredInRounds) {
   const auto world = comm::make_mpi_world();
   const auto size = static_cast<std::size_t>(world->size());
-  Hosts hosts;  // as if every rank had one of its own
+  Hosts hosts;  // as if every rank had its own host
   for (std::size_t rank = 0; rank < size; ++rank) hosts.push_back(std::to_string(rank));
   const auto pairs = measure_rank_pairs(*world, hosts, 1e9);
   EXPECT_EQ(pairs.size(), size * (size - 1) / 2);

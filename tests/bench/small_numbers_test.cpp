@@ -27,7 +27,7 @@ std::vector<float> drawn(DType dtype, std::int64_t elements) {
   return values;
 }
 
-/// 10 million elements are more than are drawn: the rest are copies of these.
+/// Only the first elements are drawn, fewer than 10 million; the others are copies of them.
 TEST(SmallNumbers, FillEveryElementOfBothTypes) {
   for (const DType dtype : {DType::f32, DType::bf16})
     for (const std::int64_t elements : {1, 1000, 10'000'003}) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// That verify finds what it is there to find: each case damages a session between a step and its
-// check.
+// Proves that verify finds errors: each case damages a session between a step and its check.
 #include "bench/verify.hpp"
 
 #include <limits>
@@ -60,7 +59,7 @@ TEST_F(VerifyTest, RunsEveryCombinationOnce) {
   EXPECT_EQ(steps, 694 * 2);
 }
 
-/// With one micro-step all of them have the bits of the first combination.
+/// With one micro-step all combinations give the bits of the first one.
 TEST_F(VerifyTest, NeedsNoFurtherPlainCombinationForOneMicroStep) {
   job.batch = {2, 2};
   job.parallel.reduce_every = reduce::ReduceEvery::step;  // of what is not sharded so

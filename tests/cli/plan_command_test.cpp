@@ -55,7 +55,7 @@ Node read_json(const std::string& text) {
 }
 
 TEST(PlanCommand, CountsWhatTheModelHas) {
-  // Of a 2-layer GPT with C = 64, T = 16, V = 256, by hand: a block has 12 C^2 + 13 C.
+  // The parameters of a 2-layer GPT with C = 64, T = 16, V = 256: a block has 12 C^2 + 13 C.
   const std::int64_t expected = 256 * 64 + 16 * 64 + 2 * (12 * 64 * 64 + 13 * 64) + 2 * 64;
   const Node json = read_json(plan::plan_json(planned(3)));
   EXPECT_EQ(number(json, "parameter_elements"), expected);
@@ -140,7 +140,7 @@ TEST(PlanCommand, SaysHowOftenTheRunReadsEachSource) {
               HasSubstr("data.train: 100 % of them, from data that cannot be read here: "));
 }
 
-/// Llama's 8B and 70B, with buckets as `auto` chooses them.
+/// Llama 8B and 70B with the buckets that `auto` chooses.
 TEST(PlanCommand, GpusHoldNoMoreInShardsOnMoreOfThem) {
   const std::string common = "family: llama, vocabulary: 128256, context: 8192, key_value_heads: 8";
   for (const char* size : {"layers: 32, channels: 4096, heads: 32, mlp_channels: 14336",
@@ -166,7 +166,7 @@ TEST(PlanCommand, GpusHoldNoMoreInShardsOnMoreOfThem) {
       }
 }
 
-/// 32 MiB for each communicator of NCCL that adds more than two terms.
+/// 32 MiB for each NCCL communicator that adds more than two terms.
 TEST(PlanCommand, CountsTheTermsOfGradientsInBf16) {
   const auto workspace = [](int ranks, std::vector<std::string> words) {
     words.emplace_back("run.device=cuda");
@@ -290,7 +290,7 @@ TEST_F(PlannedBudget, HoldsAllThatARankHolds) {
   }
 }
 
-/// Sharded, a rank holds less of the optimizer, and has room for activations.
+/// With sharding, a rank holds less optimizer state and has more room for activations.
 TEST_F(PlannedBudget, RecomputesLessOnMoreRanks) {
   const std::string limit =
       fmt::format("{{memory: {}}}", plan::whole_bytes(with("block", 1), 0) + 200'000);
@@ -449,10 +449,10 @@ TEST(PlanCommand, ComparesWhatShardsHoldAndSend) {
   EXPECT_EQ(held(1), plan.budgets[0].held_bytes()) << "that of the deck";
   EXPECT_GT(held(0), held(1));
   EXPECT_GT(held(1), held(2));
-  // Four micro-steps: gradients four times and parameters once, of as many bytes.
+  // Four micro-steps: gradients are sent four times and parameters once, with equal bytes.
   EXPECT_EQ(sent(0), sent(1));
   EXPECT_EQ(2 * sent(2), 5 * sent(1));
-  // Of parameters at most twice in each micro-step, of gradients four times.
+  // Parameters are sent at most twice in each micro-step, and gradients four times.
   EXPECT_GT(sent(3), sent(2));
   EXPECT_LE(2 * sent(3), 12 * sent(1));
 

@@ -34,7 +34,7 @@ record::RunHeader header_of(const std::string& name) {
           .counts = {{"parameters", 7000}, {"ranks", 2}}};
 }
 
-/// A record with these rates, of 1000 FLOP per token.
+/// A record with these rates and 1000 FLOP per token.
 std::string recorded(const std::string& directory,
                      const std::string& name,
                      const std::vector<double>& tokens_per_s,

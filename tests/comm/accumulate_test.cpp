@@ -52,7 +52,7 @@ TEST_P(Sums, InPairsHaveTheBitsOfTheTree) {
   expect_bits(summation_of(Reduction::tree), paired_sum, GetParam());
 }
 
-// The reason why results do not depend on the rank count: a tree over subtrees of equal size is the
+// Why results do not depend on the number of ranks: combining subtrees of equal size gives the
 // whole tree.
 TEST(SumInPairs, OfSubtreesEqualsTheWholeTree) {
   constexpr std::int64_t elements = 1500;
@@ -85,7 +85,7 @@ INSTANTIATE_TEST_SUITE_P(,
                          [](const auto& tested) { return std::string(name(tested.param)); });
 
 TEST(SumOfThree, DependsOnTheOrder) {
-  // Added first, the 1 is lost by rounding: (1e8 + 1) - 1e8 = 0, but (1e8 - 1e8) + 1 = 1.
+  // If the 1 is added first, rounding loses it: (1e8 + 1) - 1e8 = 0, but (1e8 - 1e8) + 1 = 1.
   const float big = 1e8F, one = 1, minus = -1e8F;
   const auto bytes = [](const float& value) { return reinterpret_cast<const std::byte*>(&value); };
   float out = -1;

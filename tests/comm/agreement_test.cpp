@@ -29,7 +29,7 @@ TEST(Agreement, PassesWhenRanksAgree) {
 TEST(Agreement, ReportsWhichValuesDiffer) {
   const auto world = make_mpi_world();
   const bool alone = world->size() == 1, last = world->rank() == world->size() - 1;
-  // Values of both signs as signed numbers, and neighbouring values.
+  // Values of both signs if read as signed numbers, and adjacent values.
   const std::uint64_t values[] = {0, last ? 1U : 2U, ~std::uint64_t{0},
                                   std::uint64_t{1} << (last ? 63U : 62U), 7};
   EXPECT_EQ(differing(*world, values),

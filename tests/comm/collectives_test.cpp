@@ -60,7 +60,7 @@ int pretended_node(Wiring wiring, int rank, int size) {
   return wiring == Wiring::blocks ? rank * 2 / size : rank % (size / 2);
 }
 
-/// Whether a wiring before this one has the same nodes on as many ranks.
+/// Whether an earlier wiring gives the same nodes for this number of ranks.
 bool repeats(Wiring wiring, int size) {
   const auto nodes = [size](Wiring of) {
     std::vector<std::set<int>> found(static_cast<std::size_t>(size));
@@ -131,7 +131,7 @@ class Collectives : public ::testing::TestWithParam<Case> {
       sum += term;
       magnitude += std::abs(term);
     }
-    // size - 1 additions, each with half an ulp of a partial sum; bf16 is rounded once, at the end.
+    // size - 1 additions, each with an error of half an ulp; bf16 is rounded once, at the end.
     const double added = magnitude * size() * 0x1.0p-24;
     const double rounding = dtype() == DType::bf16 ? (std::abs(sum) + added) * 0x1.0p-8 : 0;
     ASSERT_NEAR(got, sum, added + rounding) << "element " << i;
@@ -404,7 +404,7 @@ TEST(OrderedSums, ContinueOnTheNodeThatStartedThem) {
       }
 }
 
-/// Windows hold two messages, or those of one sum.
+/// A window holds two messages, or the messages of one sum.
 TEST(BoundedScratch, SumsInTheGuaranteedOrderThroughTheSmallestWindow) {
   MpiWorld world;
   const auto device = device::make_cpu_device(1);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A collective in which a rank is missing ends with an error that names the collective and the
-// rank; one in which a rank is at work does not end. Ranks that do not answer at all are tested
-// with the executable, by stopping processes: tests/integration/watchdog_test.py.
+// A collective that a rank does not enter ends with an error that names the collective and the
+// rank. A collective in which a rank is still working does not fail.
+// tests/integration/watchdog_test.py stops processes to test ranks that do not answer at all.
 //
-// The speed of the ranks does not matter: the short deadline is set only after all ranks have
-// reached the place that the test needs.
+// These tests do not depend on the speed of the ranks: the short deadline is set only after all
+// ranks have reached the required place.
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -98,7 +98,7 @@ class BucketDeadline : public Deadline, public ::testing::WithParamInterface<Tra
   std::unique_ptr<Shards> shards_;
 };
 
-/// The ranks of other parts have nothing to enter there.
+/// The ranks of other parts do not take part in this collective.
 TEST_F(Deadline, InAPartWithItsOwnLanesNamesOnlyItsRanks) {
   const int ranks = tested_->size();
   if (ranks < 3)
@@ -158,7 +158,7 @@ bool is_mapped(std::byte* at) {
   return mincore(at - reinterpret_cast<std::uintptr_t>(at) % page, page, &resident) == 0;
 }
 
-// MPI may still write into them what a late peer sends.
+// MPI may still write a late peer's data into them.
 TEST_P(BucketDeadline, BucketsStayMappedAfterACollectiveHasFailed) {
   if (tested_->size() == 1 || GetParam() != Transport::mpi)
     return;
@@ -236,7 +236,7 @@ TEST_F(Deadline, DoesNotEndWhileARankIsAtWork) {
   for (const std::string& one : talking_->gather_all(words)) EXPECT_EQ(one, "");
 }
 
-// A rank that has finished its work and does not arrive is late.
+// A rank that has finished its work but does not enter the collective is late.
 TEST_F(Deadline, AppliesToARankAfterItsWork) {
   if (tested_->size() == 1)
     return;

@@ -33,7 +33,7 @@ TEST(MpiWorld, KnowsItsRanksAndHost) {
   EXPECT_THAT(mpi_version(), HasSubstr("MPI"));
 }
 
-/// Error messages name the rank of the whole world.
+/// Error messages use the rank in the whole world.
 TEST(MpiWorld, APartKnowsTheRankInTheWholeAndTheHost) {
   MpiWorld world;
   EXPECT_EQ(world.rank_of_run(), world.rank());
@@ -80,7 +80,7 @@ TEST(MpiWorld, GathersNumbersAndTextsInRankOrder) {
 
 TEST(MpiWorld, ExchangesBytesOfAnyLengthBetweenPartners) {
   MpiWorld world;
-  // Messages are cut after 16 MiB.
+  // Messages are split every 16 MiB.
   const std::size_t lengths[] = {0, 1, (std::size_t{1} << 24) + 1, std::size_t{40} << 20};
   const auto bytes_of = [&](int rank, std::size_t round) {
     const auto place = static_cast<std::size_t>(rank) + round;

@@ -129,8 +129,8 @@ TEST_P(Nccl, ReducesAcrossReplicas) {
   }
 }
 
-/// The sum of the terms depends on every rounding: with more than two ranks, NCCL's own sum in bf16
-/// has other bits.
+/// The sum depends on every rounding: with more than two ranks, NCCL's own bf16 sum differs in its
+/// bits.
 TEST_P(Nccl, RoundsASumOnceAndInRankOrder) {
   const std::int64_t shard = 70'001, elements = shard * world_.size();
   // The smallest memory for terms is 8 KiB per rank, so that a shard needs several pieces.
@@ -228,7 +228,7 @@ TEST_P(Nccl, WaitsForEventsOfCompute) {
   }
 }
 
-/// Where the others continue, the loss of a rank ends what it did not join in.
+/// After a rank is lost and the others continue, operations that it did not join end.
 TEST_P(Nccl, IsReplacedAfterALoss) {
   communicator_.reset();  // its world ends at a loss
   {
@@ -242,7 +242,7 @@ TEST_P(Nccl, IsReplacedAfterALoss) {
     const auto shards = communicator->shards(memory.view(DType::f32, 0, 8 * world.size()));
     if (world.rank() == 0)
       communicator->all_reduce(*shards, BucketIndex{0}, *stream_);
-    world_.barrier();  // rank 0 has enqueued it, and nobody else will
+    world_.barrier();  // rank 0 enqueued it, and no other rank will
     EXPECT_NO_THROW(world.expect_no_loss());
     revoke_all();
     stream_->synchronize();
@@ -260,7 +260,7 @@ TEST_P(Nccl, IsReplacedAfterALoss) {
     for (std::size_t i = 0; i < all.size(); ++i)
       EXPECT_EQ(all[i], sum(static_cast<std::int64_t>(i))) << i;
   }
-  communicator_.reset();  // before its world
+  communicator_.reset();  // must be destroyed before its world
 }
 
 TEST_P(Nccl, RefusesAnOrderOfAdditions) {

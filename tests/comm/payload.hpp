@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients for tests: a pure function of (rank, position), with magnitudes so different that the
-// last bits of a sum depend on its order.
+// Gradients for tests: a pure function of (rank, position). Magnitudes differ so much that the last
+// bits of a sum depend on its order.
 #pragma once
 
 #include <cmath>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives with replicas: sums are over all ranks, shards and gathers are those of a replica,
-// and with a guaranteed order the bits are those of a run without replicas.
+// Collectives with replicas: sums are over all ranks, shards and gathers are inside a replica. With
+// a guaranteed order the bits are the same as without replicas.
 #include <cmath>
 #include <memory>
 #include <string>
@@ -77,7 +77,7 @@ class Replicated : public ::testing::TestWithParam<Case> {
       sum += of_replica;
       of_replicas += std::abs(of_replica);
     }
-    // bf16 is rounded once inside of each replica and once across them.
+    // bf16 is rounded once inside each replica and once across replicas.
     const double added = magnitude * size * 0x1.0p-24;
     const double once = (of_replicas + added) * 0x1.0p-8;
     const double rounding =

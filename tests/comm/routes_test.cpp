@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Routes executed without MPI: on every placement, the sum of a block is the expression of the
-// reduction, and the bytes between hosts are those that are predicted.
+// Routes executed without MPI: for every placement, a block's sum is the expression that the
+// reduction defines, and the bytes between hosts equal the prediction.
 #include "comm/collective/routes.hpp"
 
 #include <algorithm>
@@ -49,8 +49,8 @@ std::string promised(Reduction reduction, const Hosts& hosts, int chunk) {
   return in_order(sums);
 }
 
-/// Executes the chunks of every block, in rounds, until no rank makes progress. All starts of all
-/// chunks go before the first sum is continued: the farthest that they may be ahead.
+/// Executes the chunks of every block in rounds until no rank makes progress. All chunks start
+/// before the first sum is continued: the greatest possible lead.
 struct Walk {
   static constexpr int chunks = 3;
   const Hosts& hosts;
@@ -168,7 +168,7 @@ TEST(Routes, KeepTheOrderOfAdditionsOnEveryPlacement) {
 }
 
 TEST(Routes, SendNoMoreBetweenHostsThanASumOfFp32) {
-  // Four hosts of eight ranks: a host sends its part of every block of other hosts once, in fp32.
+  // Four hosts of eight ranks: each host sends its part of other hosts' blocks once, in fp32.
   const Hosts hosts = Hosts::in_blocks(32, 4);
   const std::int64_t shard = 1000, least = 24 * shard * 4;
   const auto most_of = [&](Reduction reduction, DType dtype) {
@@ -177,7 +177,7 @@ TEST(Routes, SendNoMoreBetweenHostsThanASumOfFp32) {
   EXPECT_EQ(most_of(Reduction::sum, DType::f32), least);
   EXPECT_EQ(most_of(Reduction::sum, DType::bf16), least);
   EXPECT_EQ(most_of(Reduction::tree, DType::f32), least);
-  // For every block, the partial sum is sent by every host but the last.
+  // For every block, every host except the last sends the partial sum.
   EXPECT_EQ(most_of(Reduction::ordered, DType::f32), 32 * shard * 4);
   EXPECT_EQ(most_of(Reduction::ordered, DType::bf16), 32 * shard * 4);
 }

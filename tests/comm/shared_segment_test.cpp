@@ -50,7 +50,7 @@ TEST(SharedSegment, EveryRankSeesEveryPieceAndFreshMemoryIsZero) {
     for (std::size_t i = 0; i < bytes; ++i)
       ASSERT_EQ(segment.piece(static_cast<int>(r))[i], std::byte{0}) << "piece " << r;
   world.barrier();
-  // Each rank writes its number into every rank's piece.
+  // Each rank writes its number into the part of every rank.
   for (std::size_t r = 0; r < size; ++r)
     segment.piece(static_cast<int>(r))[node.rank()] = static_cast<std::byte>(node.rank() + 1);
   world.barrier();

@@ -18,8 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Ends the process with 0 if `parent`, which it has made, is gone after remove_all(), while another
-/// thread makes directories there for as long as it can.
+/// Exits with 0 if remove_all() removes `parent`, which this process made, while another thread
+/// creates directories in it for as long as it can.
 [[noreturn]] void end_while_more_are_made(const std::string& parent) {
   std::atomic<int> made{0};
   std::thread([&] {

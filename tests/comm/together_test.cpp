@@ -10,7 +10,7 @@ int num_gathers = 0;  // NOLINT(*-avoid-non-const-global-variables)
 
 }  // namespace
 
-// The profiling interface of MPI: a function that is defined here is called in its place.
+// MPI's profiling interface: this definition replaces MPI's function.
 extern "C" int MPI_Iallgather(const void* send,
                               int send_count,
                               MPI_Datatype send_type,

@@ -17,7 +17,7 @@
 
 namespace {
 
-/// The host of each rank of the world while messages are counted, else nothing.
+/// The host of each rank of the world while messages are counted, else null.
 const std::vector<int>* counted_hosts = nullptr;  // NOLINT(*-avoid-non-const-global-variables)
 std::atomic<std::int64_t> bytes_off_host;         // NOLINT(*-avoid-non-const-global-variables)
 
@@ -37,7 +37,7 @@ void count(int bytes, int to, MPI_Comm comm) {
 
 }  // namespace
 
-// The profiling interface of MPI: a function that is defined here is called in its place.
+// MPI's profiling interface: this definition replaces MPI's function.
 extern "C" int MPI_Isend(const void* at,
                          int elements,
                          MPI_Datatype type,
@@ -70,7 +70,7 @@ std::vector<std::vector<int>> placements(int ranks) {
 
 class Traffic : public ::testing::Test {
  protected:
-  /// By host, the bytes that the ranks sent.
+  /// The bytes that the ranks of each host sent.
   template <class Call>
   std::vector<std::int64_t> counted(const std::vector<int>& host_of,
                                     const Hosts& hosts,
@@ -131,7 +131,7 @@ TEST_F(Traffic, EqualsThePrediction) {
         }
 }
 
-/// Hosts of consecutive ranks; there are more or fewer hosts than replicas.
+/// Hosts of consecutive ranks; there may be more or fewer hosts than replicas.
 TEST_F(Traffic, WithReplicasEqualsThePrediction) {
   for (const int replicas : {2, 3})
     for (const int num_hosts : {2, 3, 4})
@@ -141,7 +141,7 @@ TEST_F(Traffic, WithReplicasEqualsThePrediction) {
             if (world_.size() % replicas != 0 || world_.size() == replicas ||
                 num_hosts > world_.size() ||
                 (transport == Transport::shared_memory && num_hosts > replicas))
-              continue;  // memory is shared inside of hosts
+              continue;  // ranks on one host share memory
             const Hosts hosts = Hosts::in_blocks(world_.size(), num_hosts);
             std::vector<int> host_of;
             for (int rank = 0; rank < world_.size(); ++rank) host_of.push_back(hosts.host_of(rank));

@@ -9,10 +9,10 @@
 namespace trireme::comm {
 namespace {
 
-/// A waiter as in Progress: spinning lasts for 60 us, and a sleep 50 us longer than asked for.
+/// Waits like Progress: it spins for 60 us, and a sleep takes 50 us longer than requested.
 class Waiter {
  public:
-  /// Waits for a message that comes after `us`. Returns whether it slept at once.
+  /// Waits for a message that arrives after `us`. Returns whether it slept without spinning.
   bool wait(int us) {
     const int at_once_us = usual_.sleep_us();
     const int spun_us = at_once_us > 0 ? 0 : 60;
@@ -24,7 +24,7 @@ class Waiter {
     usual_.ended(sleeps, slept_us);
     return at_once_us > 0;
   }
-  /// Of `messages`, how many were waited for by sleeping at once.
+  /// How many of `messages` were waited for by sleeping without spinning.
   int slept_at_once(int messages, int us) {
     int count = 0;
     for (int i = 0; i < messages; ++i) count += wait(us) ? 1 : 0;

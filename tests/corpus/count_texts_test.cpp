@@ -83,7 +83,7 @@ TEST_F(CountTexts, DirectoriesGlobsAndCompressionCountAsThePlainText) {
 }
 
 TEST_F(CountTexts, JsonLinesAreATextEach) {
-  // Under cl100k white space that ends a text is one piece; two texts are not one.
+  // With cl100k, white space at the end of a text is one piece, which does not cross two texts.
   const std::string lines =
       "{\"text\": \"one two \\n \"}\n\n{\"id\": 7, \"text\": \" three\"}\n{\"text\": \"\"}\n";
   const Counts expected = pieces_of(text::Pattern::cl100k, {"one two \n ", " three"});

@@ -33,8 +33,8 @@ void add(PieceCounts& counts, std::string_view piece) {
 }
 
 TEST(Train, MergesTheLargestCountAndOfEqualsTheSmallerPair) {
-  // Worked by hand: aa 4, then ab and (aa)a with 2 each, of which (64, 65) is smaller than (256,
-  // 64).
+  // By hand: aa occurs 4 times, then ab and (aa)a twice each; the smaller pair, (64, 65), is merged
+  // before (256, 64).
   const auto vocabulary = train_vocabulary(
       {{"aaabdaaabac", 1}}, {.vocabulary = 260, .special_tokens = {"<|endoftext|>"}});
   EXPECT_THAT(vocabulary.merges, ElementsAre(Pair(64, 64), Pair(64, 65), Pair(256, 257)));

@@ -51,7 +51,7 @@ inline std::vector<BadDeck> load_bad_decks(const std::string& path) {
   return cases;
 }
 
-/// The deck with the sections that it lacks to be a good one; what it has keeps its line numbers.
+/// Adds the sections that the deck needs to be valid; existing lines keep their numbers.
 inline std::string completed(const std::string& part) {
   std::string deck = part;
   const auto add = [&](const std::string& section, const std::string& line) {
@@ -65,7 +65,7 @@ inline std::string completed(const std::string& part) {
   return deck;
 }
 
-/// What trireme prints for a deck; empty when it finds nothing wrong.
+/// What trireme prints for a deck; empty if it is valid.
 inline std::vector<std::string> findings_of(const std::string& deck,
                                             const std::vector<std::string>& overrides,
                                             int ranks) {

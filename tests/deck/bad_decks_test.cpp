@@ -37,7 +37,7 @@ INSTANTIATE_TEST_SUITE_P(Table,
 TEST(BadDeckTable, IsWhole) {
   const std::vector<BadDeck> cases = load_bad_decks(TRIREME_BAD_DECKS);
   EXPECT_GE(cases.size(), 160U);
-  // What completes the cases is itself beyond reproach.
+  // The sections that complete the cases are valid themselves.
   EXPECT_THAT(findings_of(completed(""), {}, 1), testing::IsEmpty());
 }
 

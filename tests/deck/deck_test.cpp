@@ -241,7 +241,7 @@ TEST(Override, CompletesADeckThatLacksIt) {
 }
 
 TEST(Override, GivesWayToNoneOfTheDecksWhenItIsWrong) {
-  // The wrong override is the only finding: the deck's own value does not come back.
+  // The wrong override is the only finding: the deck's own value is not used instead.
   EXPECT_THAT(findings_of(good, {"run.steps=x"}, 2),
               ElementsAre("command line:1:11: error: run.steps: 'x' is not a whole number (in "
                           "'run.steps=x')"));
@@ -260,7 +260,7 @@ TEST(Check, FillsTheVocabularyFromPresetOrTokenizer) {
   EXPECT_EQ(parsed({"model.preset=gpt2-124m"}).shape().vocabulary, 50304);
 }
 
-/// Whatever nearest values the message names do work, and no other is nearer.
+/// The nearest values that the message suggests work, and no nearer value does.
 TEST(Check, NamesBatchesThatWork) {
   const auto findings = [](std::int64_t sequences, std::int64_t micro, int ranks) {
     return findings_of(good,
@@ -327,7 +327,7 @@ TEST_F(DeckFile, IsMissedOrRefusedWithItsName) {
   EXPECT_THAT(message_of(path("a.yaml/b.yaml")), HasSubstr("cannot read the deck"));
 }
 
-/// Whatever the bytes, the answer is a deck or a UserError with places in the text.
+/// Any bytes give either a deck or a UserError with positions in the text.
 TEST(DeckFuzz, BrokenTextIsTheUsersMistakeAndNothingElse) {
   std::mt19937 random(1);  // NOLINT: the same decks every time
   const std::string alphabet = " \t\n:-#[]{},&*!|>'\"%@`~?.0123abtrue<=\\\xff\x01";

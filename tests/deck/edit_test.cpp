@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decks in several layouts with keys changed and added: what else they say stays, letter by letter
-// where it can.
+// Decks in several layouts with keys changed and added: all other text stays unchanged where
+// possible.
 #include "deck/edit.hpp"
 
 #include <fstream>
@@ -87,7 +87,7 @@ TEST(Edit, AddsASection) {
                                    "mpi}\n")));
   EXPECT_THAT(with_values("{run: {seed: 1}}\n", {{"batch.sequences", "3"}}),
               Optional(std::string("{run: {seed: 1}, batch: {sequences: 3}}\n")));
-  // After the end of the document a new section would be a second one.
+  // A section after the end of the document would start a second document.
   EXPECT_THAT(with_values("---\nrun: {seed: 1}\n...\n", {{"batch.sequences", "3"}}),
               Optional(std::string("---\nrun: {seed: 1}\nbatch: {sequences: 3}\n...\n")));
 }
@@ -101,13 +101,13 @@ TEST(Edit, ListsGiveWay) {
               Optional(std::string("parallel: {bucket_boundaries: [c], transport: mpi}\n")));
 }
 
-/// A sample's prompt as a block of text is the last thing in its section.
+/// A sample's prompt, a block scalar, is the last entry of its section.
 TEST(Edit, LeavesBlocksOfTextWhole) {
   const std::string deck = "sample:\n  tokens: 3\n  prompt: |\n    a\n    b\nrun: {seed: 1}\n";
   EXPECT_THAT(with_values(deck, {{"sample.every_steps", "5"}}),
               Optional(std::string("sample:\n  every_steps: 5\n  tokens: 3\n  prompt: |\n    a\n"
                                    "    b\nrun: {seed: 1}\n")));
-  EXPECT_FALSE(with_values(deck, {{"sample.prompt", "x"}}));  // a block of text is not replaced
+  EXPECT_FALSE(with_values(deck, {{"sample.prompt", "x"}}));  // a block scalar is not replaced
 }
 
 TEST(Edit, NoValuesNoChange) {
@@ -115,8 +115,8 @@ TEST(Edit, NoValuesNoChange) {
               Optional(std::string("run: {seed: 1}   # as it was")));
 }
 
-/// Every deck that users are given, with every choice of changed keys: the keys say what they
-/// should, all others what they did, and no comment is lost.
+/// For every deck that we ship and every set of changed keys: these keys have the new values, all
+/// others keep theirs, and no comment is lost.
 TEST(Edit, DecksKeepTheirOtherKeysAndComments) {
   const std::vector<KeyValue> edits = {{"batch.micro_sequences", "1"},
                                        {"parallel.bucket_elements", "12345"},

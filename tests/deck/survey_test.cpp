@@ -18,8 +18,8 @@
 namespace trireme::deck {
 namespace {
 
-/// Sets every key to a value that is not its default and that its range allows; `round` picks among
-/// several. A key type or range that it cannot serve is a failure, not a skip.
+/// Sets every key to an allowed value that is not its default; `round` picks one of several. The
+/// test fails, not skips, for a key type or range that it does not know.
 class Alter {
  public:
   Alter(int round, int& keys) : round_(round), keys_(keys) {}
@@ -68,7 +68,7 @@ class Alter {
   }
   template <class K>
   void change(double& value, const Key<K>& key) {
-    // An awkward fraction between the default and a bound, or beyond the default.
+    // A fraction with many digits, between the default and a bound or beyond the default.
     const double target = key.max && *key.max != value ? *key.max : key.min.value_or(value - 1);
     value += (target - value) * (0.1 + 0.8 * std::fmod(round_ * 0.6180339887498949, 1.0));
   }
@@ -258,7 +258,7 @@ TEST(JobOf, HasValuesForTheRecord) {
   EXPECT_EQ(values.at("optimizer.beta1"), "0.9");
 }
 
-/// The lines of `text` from `at` on that say what a key takes, as one line.
+/// Joins the lines of `text` from `at` on that state a key's values into one line.
 std::string takes_of(const std::string& text, std::size_t at) {
   std::string line;
   constexpr std::size_t indent = 35;
@@ -295,7 +295,7 @@ TEST(Help, ExplainsEveryKeyOnce) {
     EXPECT_THAT(line, testing::HasSubstr(entry.range));
     EXPECT_THAT(text_of(text, at),
                 testing::EndsWith(entry.required ? " Required." : " Default: " + entry.text + "."));
-    // A sentence.
+    // The help is a sentence.
     EXPECT_GE(entry.help.size(), 12U);
     EXPECT_EQ(entry.help.back(), '.');
     EXPECT_FALSE(entry.type.starts_with("integer") && entry.range.empty()) << "a count has a range";

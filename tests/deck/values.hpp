@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All values of a config, to compare two of them.
+// All values of a config, so that two configs can be compared.
 #pragma once
 
 #include <map>

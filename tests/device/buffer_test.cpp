@@ -22,7 +22,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-/// Counts what comes back.
+/// Counts the memory that is returned.
 class CountingSource final : public MemorySource {
  public:
   Buffer make(std::size_t bytes) {
@@ -94,7 +94,7 @@ INSTANTIATE_TEST_SUITE_P(,
 TEST_P(CpuMemoryTest, IsZeroAlignedAndWritable) {
   const auto device = make_cpu_device(1);
   const std::size_t bytes = GetParam();
-  for (int round = 0; round < 3; ++round) {  // again, so that memory used before comes back
+  for (int round = 0; round < 3; ++round) {  // repeated, so that used memory is returned
     const Buffer buffer = device->allocate(bytes, "test");
     ASSERT_EQ(buffer.bytes(), bytes);
     const auto address = reinterpret_cast<std::uintptr_t>(buffer.data());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The contract of device.hpp on a GPU, and what holds without one.
+// Tests the contract of device.hpp on a GPU, and what holds without one.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -95,7 +95,7 @@ TEST_F(OnGpu, NamesWhatDidNotFit) {
   } catch (const DeviceError& error) {
     EXPECT_NE(std::string(error.what()).find("the moon"), std::string::npos) << error.what();
   }
-  EXPECT_GT(device_->allocate(1024, "less").bytes(), 0U);  // the failure does not stick
+  EXPECT_GT(device_->allocate(1024, "less").bytes(), 0U);  // later calls still work
 }
 
 TEST_F(OnGpu, CopiesBothWaysAndWithin) {
@@ -155,7 +155,7 @@ TEST_F(OnGpu, ReportsTimeOnTheHostsClock) {
   compute_->record(*end);
   compute_->synchronize();
   const double after = now_seconds();
-  // The pair of clocks is as exact as the round trip of an event.
+  // The two clocks agree to within the round trip of an event.
   constexpr double slack = 1e-3;
   EXPECT_GT(begin->seconds(), before - slack);
   EXPECT_GT(end->seconds(), begin->seconds());

@@ -39,11 +39,11 @@ class EnergyCounters : public testing::Test {
 
 TEST_F(EnergyCounters, OfPackagesAndMemoryAreAddedAndWrapAround) {
   zone("intel-rapl:0", "package-0", 100'000);
-  zone("intel-rapl:0:0", "core", 1);  // within its package
+  zone("intel-rapl:0:0", "core", 1);  // inside its package
   zone("intel-rapl:0:1", "dram", 200'000);
   zone("intel-rapl:1", "package-1", 999'000);
-  zone("intel-rapl:2", "psys", 1);            // has the packages in it
-  zone("intel-rapl-mmio:0", "package-0", 1);  // package-0 again
+  zone("intel-rapl:2", "psys", 1);            // includes the packages
+  zone("intel-rapl-mmio:0", "package-0", 1);  // the same package-0
   write(powercap + "intel-rapl/enabled", "1");
   EnergyMeter meter = this->meter();
   EXPECT_EQ(meter.cpu_text(), "RAPL (package-0, dram, package-1)");
@@ -67,7 +67,7 @@ TEST_F(EnergyCounters, OfAHostAreReadByOneOfItsRanks) {
   zone("intel-rapl:0", "package-0", 100'300);
   const Energy used = meter.used();
   EXPECT_EQ(used.cpu_uj, 0);
-  EXPECT_EQ(used.cpu_missing, 0);  // another rank has it
+  EXPECT_EQ(used.cpu_missing, 0);  // another rank counts it
 }
 
 TEST_F(EnergyCounters, AreMissingTogetherAndNeverZero) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An NVML with one GPU, "GPU-1", whose energy counter advances by 2500 mJ with every call.
+// A fake NVML with one GPU, "GPU-1": each call advances its energy counter by 2500 mJ.
 #include <cstring>
 
 extern "C" {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A profiler, as NVTX loads one: it keeps the names of ranges that begin, and "end".
+// A fake profiler that NVTX loads: it records the names of started ranges, and "end".
 #include <cstring>
 #include <string>
 

@@ -68,7 +68,7 @@ TEST_F(PoolTest, ASecondLeaseAtOnceIsABug) {
   std::optional<Lease> lease(pool.lease("x", DType::f32, 8, *stream_));
   expect_contract([&] { (void)pool.lease("x", DType::f32, 8, *stream_); }, "'x' is leased twice");
   Lease moved = std::move(*lease);
-  lease.reset();  // the moved-from lease gives nothing back
+  lease.reset();  // the moved-from lease returns nothing
   expect_contract([&] { (void)pool.lease("x", DType::f32, 8, *stream_); }, "'x' is leased twice");
 }
 
@@ -106,7 +106,7 @@ TEST_F(PoolTest, GrowsByTheFactorAskedFor) {
     (void)pool.lease("x", DType::u8, 1 << 20, *stream_);
     (void)pool.lease("x", DType::u8, (1 << 20) + 1, *stream_);
     EXPECT_EQ(pool.allocated_bytes(), static_cast<std::size_t>(factor * (1 << 20)));
-    (void)pool.lease("x", DType::u8, 1 << 23, *stream_);  // more than the factor gives
+    (void)pool.lease("x", DType::u8, 1 << 23, *stream_);  // more than the growth factor gives
     EXPECT_EQ(pool.allocated_bytes(), std::size_t{1} << 23U);
   }
 }
@@ -142,7 +142,7 @@ TEST_F(PoolTest, PoisonIsNanInEveryFloatingDtype) {
 
 TEST_F(PoolTest, WithoutThePoolEveryLeaseAllocatesAndGivesBack) {
   ScratchPool pool(*device_, {.pooled = false, .poison = false});
-  pool.freeze();  // freezing is about the pool's growth only
+  pool.freeze();  // freezing only limits the growth of the pool
   for (std::uint64_t i = 1; i <= 5; ++i) {
     {
       const Lease lease = pool.lease("x", DType::f32, 1000, *stream_);
@@ -155,7 +155,7 @@ TEST_F(PoolTest, WithoutThePoolEveryLeaseAllocatesAndGivesBack) {
   }
 }
 
-/// Queues a long job over a leased block and lets the lease go while the job is still running.
+/// Queues a long job on a leased block and releases the lease while the job is running.
 class BusyBlock {
  public:
   BusyBlock(ScratchPool& pool, Stream& stream) : stream_(stream) {

@@ -9,7 +9,7 @@
 namespace trireme::device {
 namespace {
 
-/// NVTX looks for a profiler once in a process, so this test has one of its own.
+/// NVTX looks for a profiler once per process, so this test runs in its own process.
 TEST(ProfilerRange, HasTheNamesOfSpansAndIsNested) {
 #ifdef FAKE_NVTX
   EXPECT_EXIT(

@@ -10,7 +10,7 @@
 namespace trireme::device {
 namespace {
 
-/// A clock that the test moves; steps are powers of two, so differences are exact.
+/// A clock that the test sets; steps are powers of two, so differences are exact.
 struct FakeClock {
   double now = 1000.0;
   RecorderOptions options(std::size_t capacity = 16) {
@@ -169,7 +169,7 @@ TEST(StreamSpan, IsDroppedAndCountedWhenThePoolIsEmpty) {
     StreamSpan second(recorder, SpanName::step, 1, *stream);
   }
   EXPECT_EQ(recorder.dropped(), 1U);
-  { StreamSpan third(recorder, SpanName::step, 2, *stream); }  // the first slot is reusable by now
+  { StreamSpan third(recorder, SpanName::step, 2, *stream); }  // the first slot can be reused
   recorder.harvest();
   ASSERT_EQ(recorder.samples().size(), 2U);
   EXPECT_EQ(recorder.samples()[1].index, 2U);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams and events against the rules of device/device.hpp. Nothing here waits for time to
-// pass: gates hold a stream back until the test opens them. A hang is the time-out of the test.
+// Streams and events against the rules of device/device.hpp. No test depends on elapsed time: gates
+// hold a stream until the test opens them. The test's time-out reports a hang.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -28,7 +28,7 @@ namespace {
 
 using testing::HasSubstr;
 
-/// Holds a stream back until opened. Opens itself at the end, so that no stream waits for ever.
+/// Holds a stream until it is opened. The destructor opens it, so no stream waits for ever.
 class Gate {
  public:
   ~Gate() { open(); }
@@ -192,10 +192,10 @@ TEST_F(StreamTest, AWorkersParallelLoopsHaveTheDevicesThreads) {
   EXPECT_EQ(threads, 3);
 }
 
-/// Kernels before Linux 6.12 know no slices of a thread and return 0.
+/// Kernels before Linux 6.12 do not support time slices per thread and return 0.
 TEST_F(StreamTest, AWorkerAsksForShortSlicesAndTheCallerKeepsItsOwn) {
 #if defined(SYS_sched_getattr)
-  struct Attributes {  // of the kernel
+  struct Attributes {  // the kernel's struct
     std::uint32_t size, policy;
     std::uint64_t flags;
     std::int32_t nice;
@@ -238,7 +238,7 @@ TEST_F(StreamTest, ConcurrentWorkRunsOnItsOwnThreadWhileTheHostGoesOn) {
   gate.hold(*stream);
   run(*stream, [&where] { where = std::this_thread::get_id(); });
   stream->record(*event);
-  EXPECT_FALSE(event->reached());  // the host came here although the stream is held back
+  EXPECT_FALSE(event->reached());  // the host continues although the stream is held
   gate.open();
   event->wait();
   EXPECT_NE(where, std::this_thread::get_id());
@@ -282,7 +282,7 @@ TEST_F(StreamTest, AWaitRefersToTheLatestRecordBeforeIt) {
   auto event = device_->make_event(), done = device_->make_event();
   run(*first, [&order] { order.push_back(1); });
   first->record(*event);
-  second->wait(*event);  // the first record: the gate does not hold it
+  second->wait(*event);  // the first record, which the gate does not hold
   run(*second, [&order] { order.push_back(2); });
   second->record(*done);
   done->wait();

@@ -73,7 +73,7 @@ TEST(Attempts, TellEveryRankOfAFailureOfOne) {
   EXPECT_EQ(ranks, world->size());
 }
 
-/// The deadline ends the wait of the others, and all continue together.
+/// The deadline ends the wait of the other ranks, and all continue together.
 TEST(Attempts, EndWhenOthersWaitForTheRankThatFailed) {
   const auto world = comm::make_mpi_world();
   const int last = world->size() - 1;

@@ -50,7 +50,7 @@ Report sound() {
   return report;
 }
 
-/// The texts of findings after a change of a sound report.
+/// The texts of the findings after a change to a report without findings.
 template <class Change>
 std::vector<std::string> found_after(Change change) {
   Report report = sound();

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stand-in for cuBLASLt on the emulated GPU: what trireme calls of it, held to the documented
-// contract. Sources: cublasLt.h and the cuBLAS user guide, section cublasLtMatmul().
+// A stand-in for cuBLASLt on the emulated GPU: the calls that trireme makes, checked against the
+// documented contract. Sources: cublasLt.h and the cuBLAS user guide, section cublasLtMatmul().
 //
-// 1. A combination that the library documents as unsupported is CUBLAS_STATUS_NOT_SUPPORTED from
-//    the heuristics; a call that contradicts itself is CUBLAS_STATUS_INVALID_VALUE and a line on
-//    standard error. What is documented nowhere, such as the shapes for which a GELU is really
-//    fused, is allowed: the real heuristics may refuse more.
-// 2. An algorithm is good for the product it was offered for (types, sizes, transposes, epilogue)
-//    and for addresses aligned as promised then, up to 16 bytes; elsewhere it is refused.
-// 3. Operands in memory that a GPU does not reach are CUBLAS_STATUS_EXECUTION_FAILED.
-// 4. Two algorithms are offered, whose sums differ in the last bits: all of k in one go, and k in
-//    two halves that meet in the workspace. Long sums get the latter first, so that the workspace
-//    is used; what was in it is lost.
+// 1. The heuristics return CUBLAS_STATUS_NOT_SUPPORTED for a combination that is documented as
+//    unsupported. A contradictory call returns CUBLAS_STATUS_INVALID_VALUE and prints a line to
+//    standard error. Undocumented limits, such as the shapes for which a GELU is really fused, are
+//    not emulated: the real heuristics may refuse more.
+// 2. An algorithm is valid for the product it was offered for (types, sizes, transposes, epilogue)
+//    and for the alignment of addresses promised then, up to 16 bytes. Other uses are refused.
+// 3. Operands in memory that a GPU cannot reach give CUBLAS_STATUS_EXECUTION_FAILED.
+// 4. Two algorithms are offered, whose sums differ in the last bits: one sums over all of k, the
+//    other adds two halves of k through the workspace. For long sums the second one comes first,
+//    so that the workspace is used and its previous contents are lost.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -47,14 +47,14 @@ struct Problem {
     return (description->epilogue & CUBLASLT_EPILOGUE_BIAS) != 0;
   }
   [[nodiscard]] bool has_auxiliary() const { return (description->epilogue & 128U) != 0; }
-  /// B's sums over k, one for each column of D, are written where a bias would be.
+  /// Writes the sums of B over k, one per column of D, in the place of a bias.
   [[nodiscard]] bool has_bias_gradient() const {
     return description->epilogue == CUBLASLT_EPILOGUE_BGRADB;
   }
   [[nodiscard]] bool has_vector() const { return has_bias() || has_bias_gradient(); }
 };
 
-/// The bytes up to 16 that an address is aligned to; any, for null.
+/// The alignment of an address in bytes, at most 16; null has the largest alignment.
 std::uint64_t aligned_to(const void* at) {
   return at == nullptr ? 16
                        : std::uint64_t{1} << static_cast<unsigned>(std::countr_zero(
@@ -65,10 +65,10 @@ struct Alignments {
   std::uint64_t a, b, c, d, bias, auxiliary;
 };
 
-/// What cublasLtMatmulAlgo_t holds.
+/// The contents of cublasLtMatmulAlgo_t.
 struct Algorithm {
   std::uint64_t tag, splits, workspace_bytes, problem;
-  std::uint64_t alignments;  // a byte each
+  std::uint64_t alignments;  // one byte for each operand
 };
 static_assert(sizeof(Algorithm) <= sizeof(cublasLtMatmulAlgo_t));
 
@@ -86,7 +86,7 @@ bool each_suffices(std::uint64_t have, std::uint64_t wanted) {
   return true;
 }
 
-/// A hash of everything that an algorithm is chosen by.
+/// A hash of everything that determines the choice of an algorithm.
 std::uint64_t digest(const Problem& p) {
   std::uint64_t hash = 0;
   const auto add = [&](auto value) {
@@ -116,7 +116,7 @@ cublasStatus_t examine_sizes(const Problem& p) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
-/// The rows of the guide's table for compute type 32F without TF32, and the bias's type in them.
+/// The guide's table for compute type 32F without TF32, with the type of the bias.
 cublasStatus_t examine_types(const Problem& p) {
   const Description& s = *p.description;
   if (s.compute != CUBLAS_COMPUTE_32F || s.scale != CUDA_R_32F || p.a->type != p.b->type ||
@@ -163,7 +163,7 @@ cublasStatus_t examine(const Problem& p) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
-/// Of one column after another, as the memory lies.
+/// The bytes from the first column to the last, including gaps between columns.
 std::size_t bytes_of(const Layout& m) {
   return static_cast<std::size_t>((m.columns - 1) * m.leading + m.rows) *
          (m.type == CUDA_R_16BF ? 2 : 4);
@@ -179,7 +179,7 @@ Matrix at(const void* data, const Layout& m) {
   return {const_cast<void*>(data), m.type, m.rows, m.columns, m.leading};
 }
 
-/// What cublasLtMatmul is given besides the problem.
+/// The arguments of cublasLtMatmul apart from the problem.
 struct Call {
   const void *a, *b, *c;
   void *d, *workspace;
@@ -295,8 +295,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
   if (injects_into(p, ""))
     return CUBLAS_STATUS_INTERNAL_ERROR;
   if (p.has_bias() && p.d->columns == 1)
-    return CUBLAS_STATUS_INVALID_VALUE;  // as the real one is expected to; no refusal of ours
-  // What is not dereferenced here still shows its alignment. Source: cublasLt.h,
+    return CUBLAS_STATUS_INVALID_VALUE;  // as expected of the real library; no message of ours
+  // The alignment matters also for pointers that are not dereferenced here. Source: cublasLt.h,
   // CUBLASLT_MATMUL_DESC_BIAS_POINTER and _EPILOGUE_AUX_POINTER.
   const auto promised = [](std::uint32_t bytes) { return std::uint64_t{std::min(bytes, 16U)}; };
   const std::uint64_t alignments =

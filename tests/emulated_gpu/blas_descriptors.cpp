@@ -38,7 +38,7 @@ cublasStatus_t destroy(Handle handle) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
-/// One attribute of `bytes` bytes, from the caller's memory.
+/// Copies one attribute of `bytes` bytes from the caller's memory.
 template <class T>
 cublasStatus_t take(T& to, int attribute, const void* from, std::size_t bytes) {
   if (from == nullptr || bytes != sizeof(T))

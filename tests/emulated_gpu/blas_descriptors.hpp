@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What cuBLASLt's opaque handles point at here: the attributes that a caller has set, as set.
+// The objects behind cuBLASLt's opaque handles: the attributes as the caller has set them.
 //
-// 1. An attribute is taken only in the size that cublasLt.h documents for it; another size, or an
-//    attribute that the stand-in does not act upon, is CUBLAS_STATUS_INVALID_VALUE and a line on
+// 1. An attribute must have the size that cublasLt.h documents. Another size, or an attribute
+//    that the stand-in does not implement, gives CUBLAS_STATUS_INVALID_VALUE and a line on
 //    standard error. Nothing is ignored silently.
-// 2. Handles are checked by a word at their beginning, so that one that was destroyed, or belongs
-//    to another kind of object, is refused (under ASan: reported).
+// 2. Each object begins with a word that identifies its kind. A handle that was destroyed or has
+//    another kind is refused (under ASan: reported).
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,7 @@ struct Description {
   std::int32_t transposes_a = CUBLAS_OP_N, transposes_b = CUBLAS_OP_N;
   std::uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   const void* bias = nullptr;
-  std::int32_t bias_type = -1;  // -1: D's
+  std::int32_t bias_type = -1;  // -1: that of D
   void* auxiliary = nullptr;
   std::int64_t auxiliary_leading = 0;
   std::int32_t multiprocessors = 0;
@@ -45,14 +45,14 @@ struct Preference {
   std::uint32_t alignment_a = 256, alignment_b = 256, alignment_c = 256, alignment_d = 256;
 };
 
-/// Null for what is not a T.
+/// Returns null if the handle is not a T.
 template <class T, class Handle>
 const T* known(Handle handle) {
   const auto* object = reinterpret_cast<const T*>(handle);
   return object != nullptr && object->tag == T::kind ? object : nullptr;
 }
 
-/// Says on standard error what a caller did wrong, and returns `status`.
+/// Prints the caller's mistake to standard error and returns `status`.
 cublasStatus_t refuse(cublasStatus_t status, const char* format, ...)
     __attribute__((format(printf, 2, 3)));
 

@@ -35,7 +35,7 @@ void expect_touchable(const Matrix& m, const char* what) {
           static_cast<std::size_t>(m.rows) * element, what);
 }
 
-/// op(M) as fp32 with the index of k outermost: [k, others].
+/// op(M) as fp32, with the index of k outermost: [k, other index].
 std::vector<float> packed(const Matrix& m, bool k_is_row) {
   const std::int64_t depth = k_is_row ? m.rows : m.columns, width = k_is_row ? m.columns : m.rows;
   std::vector<float> values(static_cast<std::size_t>(depth * width));

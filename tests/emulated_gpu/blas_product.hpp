@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The arithmetic of the stand-in for cuBLASLt: one product with its epilogue, on addresses.
 //
-// 1. Sums are fp32: blocks of 256 terms in order, then the blocks in order. With two splits the two
-//    halves of k are summed apart and added afterwards, as split-k through a workspace does.
-// 2. Bias, GELU and its gradient see the sums before they are rounded to D's type; what goes to the
-//    auxiliary matrix is rounded to D's type. GELU is the tanh form.
-// 3. C is read only when beta is not zero: D may then hold anything, NaN included, before. Source:
+// 1. Sums are fp32: blocks of 256 terms in order, then the blocks in order. With two splits, the
+//    two halves of k are summed separately and then added, as split-k through a workspace does.
+// 2. Bias, GELU and its gradient use the sums before these are rounded to D's type. The auxiliary
+//    matrix is rounded to D's type. GELU is the tanh form.
+// 3. C is read only if beta is not zero, so D may hold anything before, NaN included. Source:
 //    cuBLAS user guide, cublasLtMatmul ("if beta == 0, C does not have to be a valid input").
-// 4. Compiled optimized and without sanitizers. Instead the address sanitizer is asked once per
-//    column of every matrix whether all of it is memory that may be touched.
+// 4. Compiled with optimization and without sanitizers. Instead it asks the address sanitizer once
+//    per column of every matrix whether that memory is accessible.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ struct Product {
   float* workspace = nullptr;  // rows · columns · splits of D, with several splits
 };
 
-/// Runs on the GPU's thread. Aborts, in words, on memory that must not be touched.
+/// Runs on the GPU's thread. Prints a message and aborts if memory must not be accessed.
 void multiply(const Product& product);
 
 }  // namespace emulated::blas

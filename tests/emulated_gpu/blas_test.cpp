@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stand-in for cuBLASLt keeps the library's contract: what is documented as wrong is refused,
-// and what is right is right through any leading dimension.
+// Proves that the stand-in for cuBLASLt keeps the library's contract: documented errors are
+// refused, and valid products are right for any leading dimension.
 #include <array>
 #include <cstdint>
 #include <utility>
@@ -15,7 +15,7 @@
 namespace trireme::test {
 namespace {
 
-/// D[2, 2] = op(A) · op(B) of depth 3, in fp32 unless told otherwise.
+/// D[2, 2] = op(A) · op(B) with k = 3, in fp32 unless stated otherwise.
 class EmulatedBlas : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -101,7 +101,7 @@ class EmulatedBlas : public ::testing::Test {
 };
 
 TEST_F(EmulatedBlas, MultipliesThroughLeadingDimensionsWithEveryAlgorithm) {
-  // A = [1 3 5; 2 4 6], B' = [1 0 2; 0 1 3]: columns at a distance of 4 in A, of 5 in B, of 3 in D.
+  // A = [1 3 5; 2 4 6], B' = [1 0 2; 0 1 3]; leading dimensions: A 4, B 5, D 3.
   write(0, {1, 2, -9, -9, 3, 4, -9, -9, 5, 6});
   write(b_at, {1, 0, -9, -9, -9, 0, 1, -9, -9, -9, 2, 3});
   ASSERT_EQ(set(CUBLASLT_MATMUL_DESC_TRANSB, CUBLAS_OP_T), CUBLAS_STATUS_SUCCESS);

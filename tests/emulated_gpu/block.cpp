@@ -26,7 +26,7 @@ dim3 blockDim{}, gridDim{};
 
 namespace {
 
-/// The kernel's name where the sanitizer can find it, else its address.
+/// The kernel's name if the sanitizer knows it, else its address.
 std::string name_of(const void* kernel) {
   char text[512];
 #ifdef EMULATED_UNDER_ADDRESS_SANITIZER
@@ -49,12 +49,12 @@ struct Thread {
   uint3 index{};
 };
 
-/// A bit per lane.
+/// One bit per lane.
 struct Warp {
   unsigned present = 0, ended = 0, exchanging = 0;
 };
 
-/// The block that runs. Used by the GPU's thread only.
+/// The running block. Used by the GPU's thread only.
 class Block {
  public:
   void run(const void* kernel, const std::function<void()>& thread);
@@ -82,12 +82,12 @@ class Block {
   const std::function<void()>* thread_ = nullptr;
   std::vector<Thread> threads_;
   std::vector<Warp> warps_;
-  std::vector<std::array<Given, 2>> given_;                    // by warp, in turns
+  std::vector<std::array<Given, 2>> given_;                    // by warp, two used alternately
   std::vector<std::vector<std::pair<void*, Copied>>> copies_;  // by thread
-  std::vector<std::uint32_t> fresh_;                           // those not begun, the next one last
-  std::vector<std::uint32_t> ready_;  // those that may go on, the next one at first_ready_
+  std::vector<std::uint32_t> fresh_;                           // not begun, the next one last
+  std::vector<std::uint32_t> ready_;  // threads that can continue, the next one at first_ready_
   std::size_t first_ready_ = 0;
-  bool newest_first_ = false;  // else the one that has waited longest
+  bool newest_first_ = false;  // false: the one that has waited longest first
   std::uint32_t num_ended_ = 0, num_at_barrier_ = 0;
   std::uint32_t current_ = 0;
   Chooser chooser_;
@@ -98,7 +98,7 @@ class Block {
   std::vector<std::uint32_t> released_;  // scratch
 };
 
-/// Made by the GPU's thread, never destroyed.
+/// Created by the GPU's thread, never destroyed.
 Block* block = nullptr;
 
 void Block::fiber_body() {
@@ -127,7 +127,7 @@ void Block::run(const void* kernel, const std::function<void()>& thread) {
   main_.switch_to(*running_);
 }
 
-/// A fiber that can begin threads, or the one of the thread that goes on.
+/// The fiber of a thread that can continue, or a fiber that can start threads.
 Fiber& Block::next_fiber() {
   const bool can_continue = first_ready_ < ready_.size(), can_begin = !fresh_.empty();
   if (!can_continue && !can_begin)
@@ -157,7 +157,7 @@ void Block::become(unsigned index) {
   threadIdx = threads_[index].index;
 }
 
-/// What every fiber does: one thread after another, as long as none has to wait.
+/// The body of every fiber: it runs threads one after another until one has to wait.
 void Block::run_threads() {
   for (;;) {
     while (!fresh_.empty()) {
@@ -181,7 +181,7 @@ void Block::end_thread() {
          name_of(kernel_).c_str(), current_, blockIdx.x, blockIdx.y, blockIdx.z);
   threads_[current_].state = State::ended;
   ++num_ended_;
-  // Who waits may have waited for this one only.
+  // Other threads may have waited for this one only.
   release_barrier();
   const unsigned warp = current_ / warp_lanes;
   warps_[warp].ended |= 1U << current_ % warp_lanes;
@@ -199,7 +199,7 @@ void Block::yield() {
   mine.switch_to(next);
 }
 
-/// Makes them ready, in the seed's order.
+/// Makes these threads ready, in an order that the seed determines.
 void Block::release(std::vector<std::uint32_t>& ascending) {
   chooser_.arrange(ascending);
   for (const auto index : ascending) {
@@ -226,7 +226,7 @@ void Block::wait_for_block() {
   yield();
 }
 
-/// When all lanes of `mask` that have not ended have come.
+/// Releases the lanes of `mask` when all that have not ended have arrived.
 void Block::release_lanes(unsigned warp, unsigned mask) {
   Warp& lanes = warps_[warp];
   const unsigned expected = mask & lanes.present & ~lanes.ended;
@@ -272,8 +272,8 @@ std::uint64_t Block::exchange(unsigned mask, std::uint64_t value, int source) {
   return thread.taken;
 }
 
-/// Whoever gives for the second time after this one has seen all lanes give once in between, so all
-/// of them have taken what was given now.
+/// Two buffers suffice: a lane that gives a second time has seen all lanes give in between, so all
+/// have read the first values.
 const Given& Block::give_all(const Words& words) {
   const unsigned warp = current_ / warp_lanes, time = ++threads_[current_].times_given;
   Given& given = given_[warp][time % 2];

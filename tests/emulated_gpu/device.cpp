@@ -108,7 +108,7 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* lowest, int* highest) {
   return cudaSuccess;
 }
 
-/// All are memory of one process, which any of them reaches.
+/// All GPUs use memory of one process, so each can access the memory of the others.
 cudaError_t cudaDeviceCanAccessPeer(int* can, int from, int to) {
   return cudaDeviceGetP2PAttribute(can, cudaDevP2PAttrAccessSupported, from, to);
 }

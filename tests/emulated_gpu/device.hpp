@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the emulated GPUs are: H100-like, so that nothing is refused for being too old.
+// Properties of the emulated GPUs: like an H100, so that no feature is refused as unsupported.
 #pragma once
 
 #include <cstddef>
@@ -7,14 +7,14 @@
 namespace emulated {
 
 inline constexpr int lowest_priority = 0, highest_priority = -5;
-/// Per GPU. Small enough that a test can ask for too much.
+/// Per GPU. Small enough that a test can exceed it.
 inline constexpr std::size_t total_bytes = std::size_t{16} << 30U;
 
-/// The calling thread's.
+/// The current GPU of the calling thread.
 int current_gpu();
 
-/// Whether `pointer` lies in (or right after) memory that the GPU can reach: cudaMalloc's or
-/// cudaHostAlloc's.
+/// Whether `pointer` is in (or at the end of) memory that the GPU can reach: allocated by
+/// cudaMalloc or cudaHostAlloc.
 bool reaches(const void* pointer);
 
 }  // namespace emulated

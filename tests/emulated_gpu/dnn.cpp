@@ -109,7 +109,7 @@ struct Graph::State {
     return all;
   }
 
-  /// Inputs and outputs are of the graph's type unless told otherwise; so is stats.
+  /// Inputs, outputs and stats have the graph's type unless set otherwise.
   [[nodiscard]] DataType_t type_of(const Tensor& tensor) const {
     return tensor->type == DataType_t::NOT_SET ? io : tensor->type;
   }
@@ -173,8 +173,8 @@ struct Graph::State {
     return {};
   }
 
-  /// Backward: a row sum in fp32; and dP in bf16 over times rounded up to 64 where it is
-  /// deterministic, dQ in fp32 where not.
+  /// Backward needs row sums in fp32. The deterministic one needs dP in bf16 with the time rounded
+  /// up to 64, the other one dQ in fp32.
   [[nodiscard]] std::int64_t workspace_bytes() const {
     if (!is_backward)
       return 0;
@@ -258,7 +258,7 @@ error_t Graph::create_execution_plans(const std::vector<HeurMode_t>& modes) {
 }
 
 error_t Graph::check_support() {
-  // "d <= 256" of Hopper holds for newer releases; 128 is what all of cuDNN 9 does on all GPUs.
+  // Newer releases allow "d <= 256" on Hopper; all of cuDNN 9 allows 128 on every GPU.
   if (state_->stage == State::Stage::planned && state_->q->dim[3] > 128)
     return refuse("Num hidden_dim should be less than or equal to 128");
   return state_->pass(State::Stage::planned, State::Stage::supported, "check_support");

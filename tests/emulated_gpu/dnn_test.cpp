@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stand-in for cuDNN reads graphs as cuDNN does: strides, uids and the order of calls matter,
-// and what the front end refuses is refused.
+// The stand-in for cuDNN handles graphs as cuDNN does: strides, uids and the order of calls matter,
+// and it refuses what the front end refuses.
 #include <cmath>
 #include <memory>
 #include <vector>
@@ -22,7 +22,7 @@ struct Shape {
   std::int64_t heads = 2, time = 3, channels = 8;
 };
 
-/// Forward on q, k and v that are parts of rows of `row` elements.
+/// A forward graph whose q, k and v are parts of rows of `row` elements.
 std::unique_ptr<fe::graph::Graph> describe(const Shape& s,
                                            std::int64_t row,
                                            std::int64_t k_uid = 2) {
@@ -88,7 +88,7 @@ class EmulatedDnn : public ::testing::Test {
     ASSERT_TRUE(graph.check_support().is_good());
     ASSERT_TRUE(graph.build_plans().is_good());
   }
-  /// O of attention over q, k and v, which begin `distance` apart in rows of `row`.
+  /// The attention output for q, k and v that begin `distance` apart in rows of `row` elements.
   std::vector<float> attend(const std::vector<float>& qkv, std::int64_t row, std::size_t distance) {
     const Shape s;
     const auto graph = describe(s, row);
@@ -115,7 +115,7 @@ class EmulatedDnn : public ::testing::Test {
 };
 
 TEST_F(EmulatedDnn, AttendsThroughStrides) {
-  // Element (part, t, c) of q, k and v, packed in one row and as three tensors.
+  // Element (part, t, c) of q, k and v: packed in one row, and as three tensors.
   const auto value = [](std::int64_t part, std::int64_t t, std::int64_t c) {
     return static_cast<float>((5 * part + 3 * t + c) % 7 - 3) / 4;
   };
@@ -128,7 +128,7 @@ TEST_F(EmulatedDnn, AttendsThroughStrides) {
       for (std::int64_t c = 0; c < 16; ++c) apart.push_back(value(part, t, c));
   const auto result = attend(packed, 48, 16);
   EXPECT_EQ(result, attend(apart, 16, 48));
-  // The first row sees itself only; the second weighs two by their scores.
+  // The first row attends to itself only; the second weights two rows by their scores.
   for (std::int64_t c = 0; c < 16; ++c)
     EXPECT_EQ(result[static_cast<std::size_t>(c)], value(2, 0, c)) << c;
   double weights[2] = {0, 0};

@@ -12,7 +12,7 @@
 #include <sanitizer/common_interface_defs.h>
 #endif
 
-// Keeps what a function must keep on the old stack and takes it from the new one.
+// Saves the registers that a function must preserve and loads those of the new stack.
 asm(R"(
 .text
 .globl emulated_switch_stack
@@ -42,7 +42,7 @@ namespace {
 
 constexpr std::size_t page = 4096, stack_bytes = std::size_t{96} << 10U;
 
-/// How far below its end a stack begins: the hot ends of many stacks lie in different cache sets.
+/// Offset of a stack's first frame: the hot ends of different stacks use different cache sets.
 std::size_t next_offset() {
   constexpr std::size_t step = 576, range = std::size_t{32} << 10U;
   static std::size_t offset = 0;
@@ -50,7 +50,7 @@ std::size_t next_offset() {
   return offset / 16 * 16;
 }
 
-// Who is being switched to and from; the GPU has one thread.
+// The two fibers of the current switch; the GPU has only one thread.
 Fiber* entering = nullptr;
 Fiber* leaving = nullptr;
 
@@ -62,7 +62,7 @@ Fiber::Fiber(Body body) : bytes_(stack_bytes), body_(body) {
   if (memory_ == MAP_FAILED || mprotect(memory_, page, PROT_NONE) != 0)
     fail("no memory for the stack of a thread");
   bottom_ = static_cast<char*>(memory_) + page;
-  // What the switch pops: six registers, the place to go to, and where that would return to.
+  // What the switch pops: six registers, the address to continue at, and its return address.
   auto* top = reinterpret_cast<std::uintptr_t*>(static_cast<char*>(memory_) + page + stack_bytes -
                                                 next_offset());
   *--top = 0;

@@ -10,7 +10,7 @@
 
 namespace emulated {
 
-// Never destroyed: others' static objects may still own streams when the process ends.
+// Never destroyed: static objects elsewhere may still own streams when the process ends.
 Gpu& Gpu::instance() {
   static Gpu* gpu = new Gpu;
   return *gpu;
@@ -19,7 +19,7 @@ Gpu& Gpu::instance() {
 Gpu::Gpu() : thread_([this] { work(); }) {
   static Gpu* self = nullptr;
   self = this;
-  // What is unfinished at the end of the process is lost.
+  // Unfinished work is dropped when the process ends.
   static_cast<void>(std::atexit([] {
     {
       const auto held = self->lock();
@@ -64,7 +64,7 @@ void Gpu::push(CUstream_st* stream, Item item) {
 void Gpu::ask_for(CUstream_st* stream, std::uint64_t number) {
   if (number <= stream->asked_for)
     return;
-  std::uint64_t at = stream->given - stream->items.size();  // items done or under way
+  std::uint64_t at = stream->given - stream->items.size();  // items done or running
   stream->asked_for = number;
   for (const Item& item : stream->items)
     if (++at <= number && item.waits_for)

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The queue of queue.hpp: streams of items, the thread that does them, and who waits for what.
+// The queue of queue.hpp: streams of items, the thread that runs them, and who waits for what.
 //
-// 1. Everything here is guarded by the one mutex of the Gpu, the items' closures excepted, which
-// run without it.
-// 2. Recording an event makes a new Mark, which the event then names; a wait keeps the mark that
-// the event named when the wait was asked for. So what an event is recorded for later changes
-// nothing for those who wait already, as in CUDA.
-// 3. A destroyed stream takes no more work, and goes when its items are done.
+// 1. The one mutex of the Gpu guards everything here, except that items run without it.
+// 2. Recording an event creates a new Mark, to which the event then refers. A wait keeps the mark
+//    that the event had when the wait was requested. So a later recording of the event does not
+//    affect earlier waits, as in CUDA.
+// 3. A destroyed stream accepts no more work and is deleted when its items are done.
 #pragma once
 
 #include <condition_variable>
@@ -26,10 +25,10 @@
 
 namespace emulated {
 
-/// One recording of an event: a place in a stream.
+/// One recording of an event: a position in a stream.
 struct Mark {
   CUstream_st* stream = nullptr;  ///< valid until reached
-  std::uint64_t number = 0;       ///< of the item on that stream
+  std::uint64_t number = 0;       ///< number of the item on that stream
   bool reached = false;
   double seconds = 0;
 };
@@ -37,11 +36,11 @@ struct Mark {
 struct Item {
   std::string what;
   std::function<void()> work;         ///< or one of these:
-  std::shared_ptr<Mark> reaches{};    ///< an event is recorded
-  std::shared_ptr<Mark> waits_for{};  ///< the stream waits for one
+  std::shared_ptr<Mark> reaches{};    ///< records an event
+  std::shared_ptr<Mark> waits_for{};  ///< waits for an event
 };
 
-/// What a captured stream keeps, in order.
+/// The items that a captured stream collected, in order.
 using Captured = std::vector<Item>;
 
 struct Capture {
@@ -58,7 +57,7 @@ struct CUstream_st {
   unsigned flags = 0;
   std::deque<emulated::Item> items{};
   std::uint64_t given = 0, done = 0;  ///< items so far
-  std::uint64_t asked_for = 0;        ///< the last item that somebody waits for; matters when lazy
+  std::uint64_t asked_for = 0;        ///< the last item that a thread waits for; used in lazy mode
   bool busy = false, destroyed = false;
   std::unique_ptr<emulated::Capture> capture{};
 };
@@ -76,17 +75,17 @@ class Gpu {
   using Lock = std::unique_lock<std::mutex>;
   [[nodiscard]] Lock lock() { return Lock(mutex_); }
 
-  // All of these under the lock.
+  // All of these require the lock.
   CUstream_st* make_stream(int gpu, unsigned flags);
   void destroy(CUstream_st* stream);
   [[nodiscard]] bool knows(const CUstream_st* stream) const;
   void push(CUstream_st* stream, Item item);
-  /// Asks for all up to this item, and all that it depends on.
+  /// Requests all items up to this one and everything that they depend on.
   void ask_for(CUstream_st* stream, std::uint64_t number);
   void ask_for(const Mark& mark);
   void wait(Lock& lock, CUstream_st* stream);
   void wait(Lock& lock, const std::shared_ptr<Mark>& mark);
-  /// For all that was given to any stream so far.
+  /// Waits for everything enqueued on any stream so far.
   void wait_for_all(Lock& lock);
   [[nodiscard]] const std::vector<std::unique_ptr<CUstream_st>>& streams() const {
     return streams_;
@@ -106,16 +105,15 @@ class Gpu {
   std::vector<std::unique_ptr<CUstream_st>> streams_;
   Chooser chooser_;
   bool stop_ = false;
-  double charged_ = 0;  ///< seconds that the GPU's clock is ahead of the host's
+  double charged_ = 0;  ///< how far the GPU's clock is ahead of the host's, in seconds
   std::thread thread_;
 };
 
-/// The CUDA runtime's last error of the calling thread; `status` is passed through.
+/// Sets the calling thread's last error of the CUDA runtime; returns `status`.
 cudaError_t told(cudaError_t status);
 
-/// Calls that may wait for a device or change what is mapped are forbidden to a thread that
-/// captures, and to all while somebody captures in global mode: such a call fails and spoils the
-/// capture. Under the lock.
+/// While a thread captures, it must not make calls that may wait for a device or change mappings;
+/// in global mode no thread may. Such a call fails and invalidates the capture. Requires the lock.
 [[nodiscard]] cudaError_t refuse_during_capture(Gpu& gpu);
 
 }  // namespace emulated

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The instrument proven: kernels and hosts that are wrong on purpose are found, and right ones pass
-// in every order (CMakeLists.txt runs these under several seeds, eager and lazy).
+// Proves that the emulator finds errors: wrong kernels and host code are detected, and right ones
+// pass in every order (CMakeLists.txt runs these tests with several seeds, eager and lazy).
 #include <array>
 #include <cstdint>
 #include <vector>
@@ -81,7 +81,7 @@ TEST_F(Kernels, AMissingBarrierShowsInEveryOrder) {
 
 __global__ void sums_of_warps(int* out) {
   if (threadIdx.x == 5)
-    return;  // an ended thread holds up no barrier
+    return;  // a thread that has ended does not block a barrier
   __syncthreads();
   if (threadIdx.x < warp_lanes)
     return;
@@ -96,10 +96,10 @@ TEST_F(Kernels, LanesGiveEachOtherValues) {
   const auto sums = read(stream_);
   EXPECT_EQ(sums[32], (32 + 63) * 32 / 2);
   EXPECT_EQ(sums[95], (64 + 95) * 32 / 2);
-  EXPECT_EQ(sums[0], 0x7fa07fa0);  // as it came
+  EXPECT_EQ(sums[0], 0x7fa07fa0);  // unchanged
 }
 
-/// Sums of warps that all add up, turn by turn; one barrier per turn takes two buffers.
+/// Repeated sums over all warps. One barrier per round is enough with two buffers.
 template <int Buffers>
 __global__ void turns(int* out) {
   __shared__ int shared[Buffers][threads / warp_lanes];
@@ -182,7 +182,7 @@ TEST_F(Kernels, AForgottenWaitShowsWhenLazy) {
   EXPECT_EQ(cudaStreamDestroy(other), cudaSuccess);
 }
 
-/// Small whole numbers: exact in bf16, as their sums are in fp32.
+/// Small integers: exact in bf16, and their sums are exact in fp32.
 int of_a(int row, int k) {
   return (7 * row + 5 * k + row * k) % 17 - 8;
 }
@@ -195,7 +195,7 @@ std::uint32_t pair_of(int low, int high) {
 
 enum class Fragments : std::uint8_t { by_hand, from_rows, from_columns };
 
-/// out = A B, of 16 x 16 each, by one warp.
+/// One warp computes out = A B with 16 x 16 matrices.
 template <Fragments how>
 __global__ void matrix_product(float* out) {
   constexpr int step = 24;  // elements between rows: 48 bytes
@@ -208,7 +208,7 @@ __global__ void matrix_product(float* out) {
     b_columns[column * step + row] = b[row * step + column];
   }
   __syncthreads();
-  // As the PTX ISA's figures have it: groupID and threadID_in_group.
+  // Named as in the figures of the PTX ISA: groupID and threadID_in_group.
   const int group = lane / 4, member = lane % 4;
   std::uint32_t of_lane_a[4], of_lane_b[4];
   if (how == Fragments::by_hand) {
@@ -279,7 +279,7 @@ TEST_F(Kernels, TensorCoresTakeWholeWarpsAndWholeRows) {
   EXPECT_DEATH(die(matrices_off_their_places, memory_), "is not a multiple of 16");
 }
 
-/// From memory through shared memory to the neighbour's place.
+/// Copies from global memory through shared memory to the neighbour's position.
 template <bool WithWait>
 __global__ void copied(int* out) {
   alignas(16) __shared__ int shared[threads];
@@ -331,7 +331,7 @@ TEST_F(Kernels, AGraphRunsAtItsLaunchesOnly) {
   EXPECT_EQ(read(stream_)[7], 0);
   EXPECT_EQ(cudaGraphLaunch(executable, stream_), cudaSuccess);
   EXPECT_EQ(cudaGraphLaunch(executable, stream_), cudaSuccess);
-  EXPECT_EQ(num_submissions(), before + 3);  // one of them the copy
+  EXPECT_EQ(num_submissions(), before + 3);  // one of them is the copy
   EXPECT_EQ(cudaGraphExecDestroy(executable), cudaSuccess);
   EXPECT_EQ(read(stream_)[7], 6);
 }

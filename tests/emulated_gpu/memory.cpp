@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // CUDA's functions for memory.
 //
-// 1. A GPU's memory and page-locked memory are ordinary memory of the process, of exactly the size
-//    asked for, so that the address sanitizer sees every access beyond it. New memory holds
+// 1. GPU memory and page-locked memory are ordinary memory of the process with exactly the size
+//    requested, so that the address sanitizer detects every access beyond it. New memory holds
 //    signalling NaN (of fp32 and of bf16), never zero.
-// 2. Copies follow CUDA's rules for page-locked and pageable host memory: from pageable memory the
-//    bytes are taken before the call returns, to pageable memory the call waits, and between
-//    page-locked memory and a GPU's the host is not waited for and must leave the memory alone.
-// 3. Giving memory back waits for the whole GPU, as cudaFree does.
+// 2. Copies follow CUDA's rules. From pageable memory, the bytes are read before the call returns;
+//    to pageable memory, the call waits. Between page-locked memory and a GPU, the call does not
+//    wait, and the host must not touch the memory until the copy is done.
+// 3. Freeing memory waits for the whole GPU, as cudaFree does.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -44,7 +44,7 @@ Allocations& allocations() {
   return *all;
 }
 
-/// What holds `pointer`, its end included.
+/// The allocation that contains `pointer` or ends at it.
 const Allocation* find(const Allocations& all, const void* pointer) {
   const auto* at = static_cast<const char*>(pointer);
   auto next = all.known.upper_bound(at);
@@ -61,8 +61,8 @@ Kind kind_of(const void* pointer) {
   return found == nullptr ? Kind::pageable : found->kind;
 }
 
-/// 0x7fa0 is a signalling NaN as bf16, and 0x7fa07fa0 as fp32. Of long memory the ends: the middle
-/// costs time, and is new from the system.
+/// 0x7fa0 is a signalling NaN as bf16, and 0x7fa07fa0 as fp32. Only the ends of a long block are
+/// filled: the middle would take time, and new pages come from the system anyway.
 void fill_with_garbage(char* memory, std::size_t bytes) {
   constexpr std::size_t most = std::size_t{1} << 20U;
   const auto fill = [&](std::size_t begin, std::size_t end) {
@@ -160,7 +160,7 @@ cudaError_t cudaFree(void* pointer) {
   return emulated::release(pointer, Kind::gpu);
 }
 
-// Memory of a pool comes at once, and goes in the order of the stream.
+// Pool memory is allocated at once and freed in stream order.
 cudaError_t cudaMallocAsync(void** pointer, std::size_t bytes, cudaStream_t /*stream*/) {
   return cudaMalloc(pointer, bytes);
 }
@@ -188,8 +188,8 @@ cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {
   return cudaSuccess;
 }
 
-// On CUDA's default stream: after and before nothing on streams that do not block, as all are
-// here.
+// Runs on CUDA's default stream. That is not ordered with non-blocking streams, and all streams
+// here are non-blocking.
 cudaError_t cudaMemset(void* to, int value, std::size_t bytes) {
   static const cudaStream_t unordered = [] {
     cudaStream_t made = nullptr;

@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stand-in for NCCL on the emulated GPU: the calls that trireme makes, held to the documented
-// contract. Sources: nccl.h 2.28 and NCCL's user guide, sections "Communicators", "Fault tolerance"
-// and "User buffer registration".
+// A stand-in for NCCL on the emulated GPU: the calls that trireme makes, checked against the
+// documented contract. Sources: nccl.h 2.28 and NCCL's user guide, sections "Communicators", "Fault
+// tolerance" and "User buffer registration".
 //
-// 1. Between ranks that are processes of one host, through shared memory (nccl_segment.hpp). Ranks
-//    that share host and GPU are refused as by NCCL; NCCL_HOSTID makes them hosts of their own.
-// 2. A call on a non-blocking communicator returns ncclInProgress, and what it asked for is
-// enqueued when ncclCommGetAsyncError has been asked twice, as NCCL does it on a thread of its own:
-// work put on the stream before that does not come after it. Until then every other call on the
-// communicator is refused.
-// 3. Operations of one communicator run in the order of their calls, on whatever streams.
-// 4. In place means exactly in place: a receive buffer that overlaps its send buffer in another way
-//    is refused.
-// 5. Of groups only one kind is known: sends to and receives from other ranks, on one communicator
-//    and one stream, in which every rank takes part. Where two ranks count different bytes, all fail.
-// 6. Only memory of ncclMemAlloc may be registered, and it is not freed before it is deregistered or
-//    its communicator is gone.
+// 1. Ranks are processes of one host and communicate through shared memory (nccl_segment.hpp).
+//    As in NCCL, two ranks with the same host and GPU are refused; NCCL_HOSTID separates hosts.
+// 2. A call on a non-blocking communicator returns ncclInProgress. Its operation is enqueued after
+//    the second query with ncclCommGetAsyncError, because NCCL enqueues it on its own thread: work
+//    that was put on the stream before that does not run after it. Until then every other call on
+//    the communicator is refused.
+// 3. Operations of one communicator run in the order of their calls, on any streams.
+// 4. A receive buffer must be exactly in place or must not overlap its send buffer.
+// 5. One kind of group is supported: sends to and receives from other ranks, on one communicator
+//    and one stream, in which every rank takes part. If two ranks disagree on sizes, all fail.
+// 6. Only memory of ncclMemAlloc may be registered. It must not be freed before it is deregistered
+//    or its communicator is destroyed.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -40,7 +39,7 @@ namespace emulated::nccl {
 static std::mutex last_error_mutex;
 static std::string last_error;
 
-/// NCCL's last error, whoever asks.
+/// The last error of NCCL in the process, for every caller.
 static ncclResult_t refuse(ncclResult_t status, const std::string& words) {
   const std::lock_guard lock(last_error_mutex);
   last_error = words;
@@ -49,7 +48,7 @@ static ncclResult_t refuse(ncclResult_t status, const std::string& words) {
 
 namespace {
 
-/// ncclMemAlloc's, and each registration with its communicator.
+/// Blocks of ncclMemAlloc, and each registration with its communicator.
 struct Memory {
   std::mutex mutex;
   std::map<const std::byte*, std::size_t> bytes;
@@ -63,15 +62,15 @@ Memory& memory() {
 
 }  // namespace
 
-/// What the operations of a communicator share with it; outlives it for as long as they are queued.
+/// The state that operations share with their communicator; it lives until all have run.
 struct Shared {
   std::unique_ptr<Segment> segment;
   std::atomic<bool> aborted{false};
-  std::uint64_t operations = 0, rounds = 0;  // the GPU's thread only
+  std::uint64_t operations = 0, rounds = 0;  // used by the GPU's thread only
   std::atomic<std::uint64_t> ended{0};
 
   std::mutex mutex;
-  ncclResult_t asynchronous = ncclSuccess;  // guarded
+  ncclResult_t asynchronous = ncclSuccess;  // guarded by a mutex
 
   void fail(ncclResult_t status, const std::string& words) {
     refuse(status, words);
@@ -86,7 +85,7 @@ struct Shared {
 
 namespace {
 
-/// To the end, on the GPU's thread.
+/// Runs until the operation ends, on the GPU's thread.
 void run(Shared* shared, const Arguments& arguments) {
   Operation operation(arguments,
                       {shared->segment.get(), &shared->aborted,
@@ -120,10 +119,10 @@ struct ncclComm {
   std::shared_ptr<Shared> shared = std::make_shared<Shared>();
   bool blocking = true;
   State state = State::starting;
-  int asked = 0;  // how often, while pending
+  int asked = 0;  // number of queries while pending
   std::uint64_t launched = 0;
-  Arguments arguments;            // of what is pending
-  cudaStream_t stream = nullptr;  // its stream
+  Arguments arguments;            // of the pending operation
+  cudaStream_t stream = nullptr;  // stream of the pending operation
   cudaStream_t last_stream = nullptr;
   cudaEvent_t last_end = nullptr;
 
@@ -140,7 +139,7 @@ struct ncclComm {
   ncclResult_t answer() { return blocking ? wait() : ncclInProgress; }
 };
 
-/// Whether every rank has its place, and none is on another's GPU.
+/// Whether every rank has joined and no two ranks share a GPU.
 ncclResult_t ncclComm::meet() {
   if (!segment().all(&Seat::taken, 1))
     return segment().aborted() != 0 ? refuse(ncclRemoteError, "a rank gave up") : ncclInProgress;
@@ -256,7 +255,7 @@ ncclResult_t collective(ncclComm_t comm, const Arguments& arguments, cudaStream_
   return comm->answer();
 }
 
-/// The sends and receives of this thread's group.
+/// The sends and receives of the group that this thread has open.
 struct Group {
   bool open = false;
   ncclComm_t comm = nullptr;
@@ -302,7 +301,7 @@ ncclResult_t add_to_group(std::vector<std::vector<Piece>> Arguments::*lists,
   return comm->blocking ? ncclSuccess : ncclInProgress;
 }
 
-/// Gone for this rank; what is queued ends.
+/// This rank leaves the communicator; its queued operations end.
 void let_go(ncclComm_t comm) {
   comm->segment().unlink();
   {
@@ -400,7 +399,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
     comm->state = ncclComm::State::finalizing;
     status = comm->wait();
   }
-  // A non-blocking one is reclaimed on another thread, and there is nothing left to ask.
+  // A non-blocking one is reclaimed on another thread, so it cannot be queried any more.
   if (!comm->blocking && status == ncclSuccess)
     status = ncclInProgress;
   let_go(comm);

@@ -13,8 +13,8 @@ namespace {
 
 using trireme::Bf16;
 
-/// TRIREME_EMULATED_NCCL_FAULT=KIND:RANK:N does that to the N-th operation (from 0) of a rank.
-/// KIND is `fail`, a connection that breaks, or `stall`, a rank that never comes.
+/// TRIREME_EMULATED_NCCL_FAULT=KIND:RANK:N injects a fault into the N-th operation (from 0) of a
+/// rank. KIND is `fail`, a connection that breaks, or `stall`, a rank that never arrives.
 bool has_fault(const char* kind, int rank, std::uint64_t number) {
   const char* told = std::getenv("TRIREME_EMULATED_NCCL_FAULT");
   return told != nullptr && std::string(told) == std::string(kind) + ":" + std::to_string(rank) +
@@ -27,7 +27,7 @@ float sum(float a, float b) {
 Bf16 sum(Bf16 a, Bf16 b) {
   return Bf16(static_cast<float>(a) + static_cast<float>(b));
 }
-std::int64_t sum(std::int64_t a, std::int64_t b) {  // wraps
+std::int64_t sum(std::int64_t a, std::int64_t b) {  // wraps around
   return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
 }
 
@@ -54,8 +54,8 @@ std::uint64_t total(const std::vector<Piece>& pieces) {
   return bytes;
 }
 
-/// copy(piece's memory, offset in the part, bytes) for the part [begin, begin + bytes) of what the
-/// pieces are one after another, as far as there is any.
+/// Calls copy(memory in a piece, offset in the range, bytes) for the range [begin, begin + bytes)
+/// of the concatenated pieces, as far as they reach.
 template <class Piece, class Copy>
 void for_part(const std::vector<Piece>& pieces,
               std::size_t begin,
@@ -102,7 +102,7 @@ bool Operation::advance() {
     post();
   if (stage_ == Stage::meet && segment.all(&Seat::posted, number_))
     meet();
-  // Not before everyone has read what the round before left in the slots.
+  // A slot may be written only after all ranks have read the data of the previous round.
   if (stage_ == Stage::write && segment.all(&Seat::read, *at_.rounds))
     write();
   if (stage_ == Stage::gather && segment.all(&Seat::written, *at_.rounds))
@@ -165,7 +165,7 @@ void Operation::meet_group() {
   }
 }
 
-/// A reduce-scatter and a group have a piece for every rank in the slot.
+/// In a reduce-scatter or a group, a slot holds a piece for every rank.
 std::size_t Operation::pieces_per_slot() const {
   return arguments_.kind == Kind::reduce_scatter || arguments_.kind == Kind::group
              ? static_cast<std::size_t>(at_.segment->size())

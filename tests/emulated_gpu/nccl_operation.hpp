@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// One collective of the emulated NCCL, as the GPU's thread does it.
+// One collective of the emulated NCCL, as the GPU's thread runs it.
 //
-// 1. advance() never blocks: it does what it can and says whether the operation has ended. Who runs
-//    it asks until it has, and the GPU does nothing else meanwhile (queue.hpp, 1): unlike on a real
-//    one, compute does not go on beside a collective, it goes before or after it.
-// 2. First every rank posts what it is about to do. Where they differ, every rank fails with both
-//    readings; the real library would hang, or mix them up.
-// 3. Data go through the slots of the segment, a piece per round. Sums are added in rank order, and
-//    in bf16 rounded at every addition, as on the way around a ring; every rank gets the same.
-// 4. An operation that has failed never ends by itself, as a kernel that waits for a peer: it ends
-//    when its communicator is aborted.
+// 1. advance() never blocks: it does what is possible and returns whether the operation has ended.
+//    The caller repeats it until then, and the GPU does nothing else meanwhile (queue.hpp, 1).
+//    Unlike on a real GPU, compute never runs during a collective, only before or after it.
+// 2. First every rank publishes its call. If the calls differ, every rank fails and prints both;
+//    the real library would hang or mix up the data.
+// 3. Data goes through the slots of the segment, one piece per round. Sums are added in rank order
+//    and in bf16 rounded at every addition, as in a ring; every rank gets the same result.
+// 4. A failed operation does not end on its own, like a kernel that waits for a peer: it ends when
+//    its communicator is aborted.
 #pragma once
 
 #include <atomic>
@@ -30,7 +30,7 @@ const char* name(Kind kind);
 
 std::size_t bytes_of(ncclDataType_t type);
 
-/// Of a group.
+/// A message of a group.
 struct Sent {
   const std::byte* at;
   std::size_t bytes;
@@ -40,8 +40,8 @@ struct Received {
   std::size_t bytes;
 };
 
-/// `count` elements of each rank: received by reduce-scatter, sent by all-gather, both by
-/// all-reduce. A group has pieces for every rank, in order, and is counted in bytes.
+/// `count` elements per rank: received by reduce-scatter, sent by all-gather, both by all-reduce. A
+/// group has messages for every rank, in order, and is counted in bytes.
 struct Arguments {
   Kind kind{};
   const std::byte* send = nullptr;
@@ -52,13 +52,13 @@ struct Arguments {
   std::vector<std::vector<Received>> receives{};
 };
 
-/// What an operation asks its communicator, and reports to it.
+/// The state of the communicator that an operation reads and updates.
 struct Surroundings {
   const Segment* segment = nullptr;
   const std::atomic<bool>* aborted = nullptr;  // by this rank
   std::function<void(ncclResult_t, std::string)> fail;
-  std::uint64_t* operations = nullptr;  // begun so far on this rank; the GPU's thread only
-  std::uint64_t* rounds = nullptr;      // of data so far; the GPU's thread only
+  std::uint64_t* operations = nullptr;  // started on this rank so far; the GPU's thread only
+  std::uint64_t* rounds = nullptr;      // rounds of data so far; the GPU's thread only
 };
 
 class Operation {
@@ -66,7 +66,7 @@ class Operation {
   Operation(const Arguments& arguments, Surroundings surroundings)
       : arguments_(arguments), at_(std::move(surroundings)) {}
 
-  /// True when it has ended, or its communicator was aborted.
+  /// Returns true when it has ended or its communicator was aborted.
   bool advance();
 
  private:
@@ -85,7 +85,7 @@ class Operation {
   const Surroundings at_;
   Stage stage_ = Stage::post;
   std::uint64_t number_ = 0;
-  std::size_t count_ = 0;  // as arguments_.count; of a group, the most bytes between two ranks
+  std::size_t count_ = 0;  // arguments_.count; in a group, the most bytes between two ranks
   std::size_t done_ = 0;   // elements of count_
 };
 

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t head_bytes = std::size_t{64} << 10U;
 static_assert(sizeof(SharedState) <= head_bytes);
-constexpr std::size_t all_bytes = head_bytes + most_ranks * slot_bytes;  // pages come when touched
+constexpr std::size_t all_bytes = head_bytes + most_ranks * slot_bytes;  // allocated on first write
 
 std::runtime_error failure(const std::string& what) {
   return std::runtime_error(what + ": " + std::strerror(errno));

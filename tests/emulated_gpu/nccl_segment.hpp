@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the ranks of one emulated NCCL communicator meet: a POSIX shared memory segment with a seat
-// and a slot for data per rank. The ranks are processes of one host.
+// Shared memory of the ranks of one emulated NCCL communicator: a POSIX segment with one seat and
+// one data slot per rank. The ranks are processes of one host.
 //
-// 1. The segment is named by the unique id. Whoever comes first makes it; it is all zero then,
-// which is what every member starts from. The last one to sit down unlinks the name, and so does
-// whoever gives up waiting, so that no name outlives the communicator's start.
-// 2. A seat is written by its rank only; the flags `aborted` by any. Counters only grow, and what a
-//    rank wrote before it raised a counter is seen by who has seen the counter.
+// 1. The unique id names the segment. The first rank creates it, filled with zeros, which is the
+//    initial value of every member. The last rank to join unlinks the name, and so does a rank
+//    that stops waiting, so no name remains after the communicator's start.
+// 2. Only its own rank writes a seat, but any rank may set `aborted`. Counters only grow. A rank
+//    that has seen a counter also sees what the other rank wrote before it raised the counter.
 #pragma once
 
 #include <array>
@@ -20,8 +20,8 @@ namespace emulated::nccl {
 inline constexpr int most_ranks = 16;
 inline constexpr std::size_t slot_bytes = std::size_t{256} << 10U;
 
-/// What a rank says of the operation that it is about to do; equal on all ranks, or it is refused.
-/// The count of a group is 0.
+/// A rank's description of its next operation. It must be equal on all ranks, otherwise the
+/// operation is refused. The count of a group is 0.
 struct Call {
   std::int32_t kind, type;
   std::uint64_t count;
@@ -30,11 +30,11 @@ struct Call {
 
 struct Seat {
   std::atomic<std::uint32_t> taken, finalized;
-  std::int32_t size, gpu;  // how many ranks this one believes in, and where it computes
+  std::int32_t size, gpu;  // number of ranks that this rank was given, and its GPU
   std::uint64_t host;
   std::atomic<std::uint64_t> posted, written, read;  // operations; rounds of data
   Call call;                                         // of the last posted operation
-  std::array<std::uint64_t, most_ranks> sends;       // bytes to each rank, where it is a group
+  std::array<std::uint64_t, most_ranks> sends;       // in a group, the bytes to each rank
 };
 
 struct SharedState {
@@ -45,7 +45,7 @@ static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
 class Segment {
  public:
-  /// Sits down. Throws std::runtime_error, in words.
+  /// Joins the communicator. Throws std::runtime_error with a message.
   Segment(std::string name, int rank, int size, int gpu, std::uint64_t host);
   ~Segment();
   Segment(const Segment&) = delete;
@@ -58,7 +58,7 @@ class Segment {
   [[nodiscard]] std::byte* slot(int rank) const;
   [[nodiscard]] std::atomic<std::uint32_t>& aborted() const { return state_->aborted; }
 
-  /// Whether `counter` of every seat has come to `value`.
+  /// Whether `counter` has reached `value` in every seat.
   template <class Counter>
   [[nodiscard]] bool all(Counter Seat::*counter, std::uint64_t value) const {
     for (int r = 0; r < size_; ++r)
@@ -66,7 +66,7 @@ class Segment {
         return false;
     return true;
   }
-  /// Takes the name away; the memory stays.
+  /// Removes the name; the memory stays mapped.
   void unlink() const;
 
  private:

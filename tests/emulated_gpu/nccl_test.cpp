@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stand-in for NCCL between two ranks: what the real library would hang on or mix up is an
-// error here, and an abort lets the others out.
+// The stand-in for NCCL between two ranks: errors that would hang the real library or mix up its
+// data are reported here, and an abort releases the other ranks.
 #include <cstring>
 #include <string>
 #include <vector>

@@ -1,25 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// An emulated GPU: what implements CUDA's functions where tests run without one.
+// An emulated GPU: an implementation of CUDA's functions for tests on machines without a GPU.
 //
-// Streams hold work in order. One thread of the process, "the GPU", does it: of the streams whose
-// next item can go, the seed chooses one. So everything that CUDA leaves open (which of two streams
-// goes first, how far a stream has come when the host looks) differs from seed to seed, and what
-// only works in one order fails in another.
+// Streams hold work in order. One thread of the process, "the GPU", runs it: the seed chooses one
+// of the streams whose next item can run. So everything that CUDA leaves open (which of two streams
+// runs first, how far a stream is when the host looks) differs between seeds. Code that works only
+// in one order fails in another.
 //
-// 1. An item runs when those before it on its stream are done and the events that the stream waits
-//    for are reached. Items never overlap; an item that waits for something inside holds up the
-//    whole GPU.
-// 2. TRIREME_EMULATED_QUEUE=lazy: an item runs only when a host thread waits for it or asks for it,
-//    directly or through events. It finds what the host takes for done without having waited. Not
-//    for work that needs another process's GPU. Any other value, or none: as soon as it can.
-// 3. TRIREME_EMULATED_SEED: 0 (or none) takes streams, blocks and threads in order, 1 in reverse,
-//    others shuffle. The same seed gives the same order on the GPU, but the host's threads keep
-//    their own.
-// 4. A stream that captures keeps its items for the graph, which launches them again and again. A
-//    closure therefore owns what it needs by value, and may run any number of times.
+// 1. An item runs when earlier items of its stream are done and the events that the stream waits
+//    for are reached. Items never overlap; an item that waits inside blocks the whole GPU.
+// 2. TRIREME_EMULATED_QUEUE=lazy: an item runs only when a host thread waits for it or queries it,
+//    directly or through events. This finds results that the host uses without having waited. It
+//    does not work if the item needs the GPU of another process. Otherwise items run when they can.
+// 3. TRIREME_EMULATED_SEED: 0 (or unset) runs streams, blocks and threads in order, 1 in reverse,
+//    other values shuffle. A seed determines the order on the GPU, but not that of host threads.
+// 4. A captured stream keeps its items for the graph, which may be launched many times. So a
+//    closure owns its data by value and may run any number of times.
 //
-// What emulation cannot show: speed; two warps or blocks that race within what every order of whole
-// stretches between barriers hides; what the true libraries refuse.
+// Emulation cannot show speed, races between two warps or blocks that no order of whole stretches
+// between barriers reveals, or calls that the real libraries refuse.
 #pragma once
 
 #include <cstdint>
@@ -30,15 +28,15 @@
 
 namespace emulated {
 
-/// Puts work after what is on `stream`; `what` names it in errors. Any thread.
+/// Appends work to `stream`; `what` names it in error messages. Callable from any thread.
 cudaError_t enqueue(cudaStream_t stream, std::string what, std::function<void()> work);
 
-/// From now on each item called `what` takes so many seconds more, by the GPU's own clock: events
-/// after it show them, and the host does not wait.
+/// From now on each item named `what` takes this many seconds more on the GPU's clock: later events
+/// show them, but the host does not wait.
 void charge(const std::string& what, double seconds);
 
-/// How many times the host has given work to the GPU: kernels, copies, products and collectives
-/// that are not captured, and launches of graphs, but no events.
+/// Number of submissions by the host: kernels, copies, products and collectives outside of
+/// captures, and graph launches, but not events.
 std::uint64_t num_submissions();
 
 }  // namespace emulated

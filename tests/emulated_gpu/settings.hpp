@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the environment says about the emulated GPU, read once, and the seed's choices.
+// The environment variables of the emulated GPU, read once, and the choices of the seed.
 #pragma once
 
 #include <cstddef>
@@ -9,9 +9,9 @@
 
 namespace emulated {
 
-/// TRIREME_EMULATED_GPUS: how many there are; 0 is a machine without a driver.
+/// TRIREME_EMULATED_GPUS: number of GPUs; 0 emulates a machine without a driver.
 int num_gpus();
-/// TRIREME_EMULATED_CUDNN: what cudnnGetVersion() says; 91900 unless it is set.
+/// TRIREME_EMULATED_CUDNN: result of cudnnGetVersion(); 91900 by default.
 std::size_t cudnn_version();
 /// TRIREME_EMULATED_QUEUE=lazy.
 bool is_lazy();
@@ -25,15 +25,15 @@ bool injects(const char* name, std::string_view value);
 
 enum class Order : std::uint8_t { forward, reverse, shuffled };
 
-/// Choices by TRIREME_EMULATED_SEED. Each has its own sequence, so that the order of one part does
-/// not depend on how often another has chosen. Not shared by threads.
+/// Random choices from TRIREME_EMULATED_SEED. Each object has its own sequence, so that one
+/// component's order does not depend on how often another chooses. Not shared by threads.
 class Chooser {
  public:
   Chooser();
   [[nodiscard]] Order order() const { return order_; }
-  /// One of 0 … count - 1.
+  /// A number in 0 … count - 1.
   std::size_t one_of(std::size_t count);
-  /// 0 … count - 1 in the seed's order.
+  /// 0 … count - 1 in an order that depends on the seed.
   void permutation(std::vector<std::uint32_t>& places, std::uint32_t count);
   void arrange(std::vector<std::uint32_t>& ascending);
 
@@ -44,7 +44,7 @@ class Chooser {
   std::uint64_t state_;
 };
 
-/// The end of what cannot go on: prints and aborts.
+/// Prints a message and aborts.
 [[noreturn]] void fail(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
 }  // namespace emulated

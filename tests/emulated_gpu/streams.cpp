@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // CUDA's functions for streams, events and captures.
 //
-// An event that is recorded in a capture, and a captured stream that waits for one, are refused
-// with cudaErrorNotSupported: CUDA would make a fork or a join of the graph of it.
+// Recording an event in a capture and waiting for one in a captured stream are refused with
+// cudaErrorNotSupported. CUDA would create a fork or a join of the graph.
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -207,7 +207,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable,
 }
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
-  delete executable;  // what was launched has copies
+  delete executable;  // launched graphs have copies
   return cudaSuccess;
 }
 

@@ -18,7 +18,7 @@ void multiply_add(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, 
   for (unsigned i = 0; i < 4; ++i) {
     const unsigned row = lane() / 4 + i / 2 * 8, column = lane() % 4 * 2 + i % 2;
     for (unsigned k = 0; k < 16; ++k) {
-      // Which lane of a group of four holds k, and in which of its words.
+      // The lane of a group of four that holds k, and the word in it.
       const unsigned place = k % 8 / 2, late = k / 8;
       const std::uint32_t of_a = given[row % 8 * 4 + place][row / 8 + late * 2];
       const std::uint32_t of_b = given[column * 4 + place][4 + late];

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a GPU's tensor cores do for src/compute/ops/cuda/mma.cuh, written down from the PTX ISA's figures
-// ("Matrix Fragments for mma.m16n8k16", "ldmatrix"), and cp.async for the same file. A
-// lane whose warp does not come as a whole, and an address that is not a multiple of 16, are errors as
-// in block.hpp.
+// The tensor core instructions and cp.async that src/compute/ops/cuda/mma.cuh uses, written from
+// the figures of the PTX ISA ("Matrix Fragments for mma.m16n8k16", "ldmatrix"). It is an error if
+// some lanes of a warp are missing (see block.hpp) or an address is not a multiple of 16.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +12,7 @@
 
 namespace emulated {
 
-/// c += A B. The sums of k are fp32, in ascending order; a GPU's order is its own.
+/// c += A B. Sums over k are fp32 in ascending order; the order on a real GPU is not specified.
 void multiply_add(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1);
 
 inline std::uintptr_t checked(const char* instruction, const void* at) {
@@ -23,7 +22,7 @@ inline std::uintptr_t checked(const char* instruction, const void* at) {
   return address;
 }
 
-/// Here, where sanitizers see what is read.
+/// Inline in this header, so that sanitizers check the reads.
 inline void load_matrices(std::uint32_t (&to)[4], const void* row, bool transposed) {
   const auto own = checked("ldmatrix", row);
   const Given& given = give_all(
@@ -42,7 +41,7 @@ inline void load_matrices(std::uint32_t (&to)[4], const void* row, bool transpos
                      : element(matrix, group, pair) | element(matrix, group, pair + 1) << 16U;
 }
 
-/// Until wait_for_copies() (block.hpp) NaN is there, in fp32 and in bf16.
+/// Until wait_for_copies() (block.hpp) the destination holds NaN, in fp32 and in bf16.
 inline void copy_ahead(void* to, const void* from, bool there) {
   checked("cp.async", to);
   checked("cp.async", from);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// For code of the emulated libraries that is compiled without sanitizers, because it would be too
-// slow with them: what it is about to touch is asked about beforehand, range by range.
+// For code of the emulated libraries that would be too slow with sanitizers and is compiled without
+// them: it checks each memory range before accessing it.
 #pragma once
 
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 
-// Set by CMake where the address sanitizer is in the build, though not in this file.
+// Set by CMake if the build uses the address sanitizer, though this file is compiled without it.
 #ifdef EMULATED_UNDER_ADDRESS_SANITIZER
 extern "C" void* __asan_region_is_poisoned(void* begin, std::size_t bytes);  // NOLINT
 extern "C" void __asan_describe_address(void* address);                      // NOLINT
@@ -15,8 +15,8 @@ extern "C" void __asan_describe_address(void* address);                      // 
 
 namespace emulated {
 
-/// Aborts when `bytes` from `at` on are not all memory that may be touched. Without the address
-/// sanitizer it knows the null pointer only.
+/// Aborts unless all `bytes` from `at` on are accessible. Without the address sanitizer only a null
+/// pointer is detected.
 inline void touch(const void* at, std::size_t bytes, const char* what) {
   if (bytes == 0)
     return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A deck, and after NUL bytes words of the command line.
+// A deck; words of the command line follow after NUL bytes.
 #include <algorithm>
 #include <vector>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the fuzzers share. An input is good when LLVMFuzzerTestOneInput returns: a mistake in it is
-// a UserError, which the fuzzer catches; every other exception, a sanitizer's finding or a broken
-// promise ends the process.
+// Shared by the fuzzers. An input passes if LLVMFuzzerTestOneInput returns: invalid input gives a
+// UserError, which the fuzzer catches. Any other exception, a sanitizer's finding or a broken
+// guarantee ends the process.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +28,7 @@ inline void promise(bool kept, const char* what) {
   std::abort();
 }
 
-/// In memory where that is possible, removed at the end.
+/// In memory if possible, removed at the end.
 struct Directory {
   Directory() { std::filesystem::create_directory(path); }
   ~Directory() { std::filesystem::remove_all(path); }
@@ -46,7 +46,7 @@ inline std::string read(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// Takes values off the front of an input; zeros when it is used up.
+/// Takes values from the front of an input; zeros after its end.
 class Input {
  public:
   Input(const std::uint8_t* data, std::size_t size)
@@ -60,7 +60,7 @@ class Input {
     rest_.remove_prefix(bytes.size());
     return value;
   }
-  /// 0 … most.
+  /// A number in 0 … most.
   std::size_t count(std::size_t most) { return take<std::uint8_t>() % (most + 1); }
   [[nodiscard]] std::string_view rest() const { return rest_; }
 

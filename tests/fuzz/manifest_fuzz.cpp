@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A checkpoint's manifest. Even first byte: its file's bytes and those of its sum, which must agree
-// before HDF5 is shown anything. Odd: its tables, as a file with the right sums would bring them.
+// A checkpoint's manifest. Even first byte: the bytes of the file and of its sum, which must match
+// before HDF5 reads the file. Odd: its tables, as a file with a matching sum would give them.
 #include <vector>
 
 #include "base/error.hpp"
@@ -19,7 +19,7 @@ void read_file(fuzz::Input& input) {
   const std::string_view rest = input.rest();
   fuzz::write(directory.path + "/manifest.xxh64", rest.substr(0, sum));
   fuzz::write(directory.path + "/manifest.h5", rest.size() < sum ? "" : rest.substr(sum));
-  if (sum == 40)  // the sum that fits; an input that is HDF5 would now be HDF5's to read
+  if (sum == 40)  // the matching sum; HDF5 would now read an input that is HDF5
     fuzz::write(directory.path + "/manifest.xxh64", record::manifest_sum(directory.path));
   if (sum == 40 && rest.size() >= sum + 8 && rest.substr(sum + 1, 3) == "HDF")
     return;
@@ -57,7 +57,7 @@ record::Manifest tables(fuzz::Input& input) {
   return manifest;
 }
 
-/// What everybody who reads a checkpoint builds on.
+/// What all code that reads a checkpoint relies on.
 void expect_complete(const record::Manifest& manifest) {
   for (const record::SavedParameter& parameter : manifest.parameters) {
     std::int64_t elements = 1;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A record's log whose lines were cut, repeated and overwritten, or a checkpoint's manifest that is
-// good HDF5 and says other things than trireme wrote: links and storage in other files, virtual
-// datasets, lengths, types, loops. The first byte says which file, the next how many changes; then
-// come the changes: where, which, and how.
+// A record's log with lines cut, repeated and overwritten, or a manifest that is valid HDF5 but has
+// content that trireme did not write: links and storage in other files, virtual datasets, lengths,
+// types, loops. The first byte selects the file and the second the number of changes. Then follow
+// the changes: where, which, and how.
 //
-// What lies beside the manifest is a file that must not change, and a FIFO, which must not block. The
-// bytes are HDF5's to misread, not the fuzzer's to change: its library has no sanitizer here.
+// Next to the manifest are a file that must not change and a FIFO that must not block. The fuzzer
+// does not change bytes of HDF5 files: the HDF5 library has no sanitizer here.
 #include <algorithm>
 #include <array>
 #include <vector>
@@ -30,7 +30,7 @@ const record::RunHeader header{.facts = {{"run_id", "0123456789abcdef"}},
                                .hosts = {"node1"},
                                .buckets = {{"b", "a", 96, 2, 32}}};
 
-/// The files as trireme writes them, and what lies beside them.
+/// The files as trireme writes them, and the files next to them.
 struct Bench {
   Bench() {
     {
@@ -76,7 +76,7 @@ void put_dataset(hid_t file, const std::string& name, hid_t creation) {
                                       H5P_DEFAULT, creation, H5P_DEFAULT));
 }
 
-/// Where a change leads; the last two lie beside the file.
+/// The target of a change; the last two are next to the file.
 std::string target(const Bench& bench, std::uint8_t which) {
   const std::array<std::string, 4> all = {bench.victim, "/etc/passwd", "victim.h5", "fifo"};
   return all[which % all.size()];
@@ -135,7 +135,7 @@ void change_one(const Bench& bench, hid_t file, fuzz::Input& input, std::vector<
   }
 }
 
-/// Cuts, repeats and overwrites pieces of the log; half of its lines get a checksum that fits.
+/// Cuts, repeats and overwrites parts of the log; half of its lines get a matching checksum.
 std::string changed_log(const std::string& log, fuzz::Input& input) {
   std::string text = log;
   for (std::size_t count = input.count(3) + 1; count > 0; --count) {

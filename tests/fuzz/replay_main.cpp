@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gives a fuzzer every file below the given directories once: a regression test for any compiler.
+// Runs a fuzzer once on every file in the given directories: a regression test for any compiler.
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -16,7 +16,7 @@ int main(int argc, char** argv) {
       std::ifstream file(entry.path(), std::ios::binary);
       const std::string bytes{std::istreambuf_iterator<char>(file), {}};
       std::printf("%s\n", entry.path().c_str());
-      std::fflush(stdout);  // the last name told is the one that ended it
+      std::fflush(stdout);  // the last name printed is the input that ended the process
       LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
       ++files;
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of tokenizers, and texts. The first byte says of which format the rest is; after a NUL byte
-// there is the second file of those that have two, and the last is the text to encode.
+// Tokenizer files and texts. The first byte selects the format of the rest. After a NUL byte comes
+// the second file, in formats with two, and the last part is the text to encode.
 #include <vector>
 
 #include "base/error.hpp"
@@ -21,7 +21,7 @@ std::string_view take_part(std::string_view& rest) {
   return part;
 }
 
-/// What a vocabulary lacks of being one, so that more inputs get as far as encoding.
+/// Adds missing tokens that a vocabulary needs, so that more inputs reach the encoder.
 Vocabulary with_bytes(Vocabulary vocabulary) {
   for (int byte = 0; byte < 256; ++byte) {
     const std::string bytes(1, static_cast<char>(byte));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file of tokens or of text. The first byte says which: the index of a token file, a shard of
-// llm.c, Megatron's index, JSON lines, plain or compressed text, a manifest; and whether an index's
-// checksum is made to fit, so that the code after its check is reached.
+// A file of tokens or of text. The first byte selects one: the index of a token file, a shard of
+// llm.c, Megatron's index, JSON lines, plain or compressed text, a manifest. It also selects
+// whether an index gets a matching checksum, so that the code after that check is reached.
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
@@ -28,7 +28,7 @@ namespace {
 
 using namespace trireme;
 
-/// Every token, in pieces, below the bound that the stream states.
+/// Reads every token, in parts; all must be below the bound that the stream states.
 void read_all(const tokens::TokenStream& stream, std::int64_t bound) {
   std::vector<std::int32_t> tokens(100);
   for (std::int64_t at = 0; at < stream.size(); at += 100) {
@@ -43,7 +43,7 @@ void write(const std::string& path, std::string_view bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
 }
 
-/// Every document of a file, whole and in ranges: the same text.
+/// Reads every document of a file at once and in ranges: the text must be the same.
 void read_documents(const std::string& path, const std::string& field) {
   const tokens::TextFormat format(field);
   const auto all = [&](std::int64_t begin, std::int64_t end) {
@@ -143,7 +143,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         read_tokens(kind, bytes, directory.path);
     }
   } catch (const UserError&) {
-  } catch (const StorageError&) {  // other bytes than their hashes say
+  } catch (const StorageError&) {  // the bytes do not match their hashes
   }
   return 0;
 }

@@ -68,7 +68,7 @@ TEST(Dataset, ReadsAndWritesHyperslabs) {
   EXPECT_THROW(data.resize(11), StorageError) << "a fixed dataset does not grow";
 }
 
-#ifndef __SANITIZE_ADDRESS__  // which needs address space of its own
+#ifndef __SANITIZE_ADDRESS__  // needs address space that the address sanitizer uses
 TEST(Dataset, MovesStringsWhereNoMebibyteOfMemoryIsLeft) {
   const test::ScratchDirectory scratch;
   const auto move_strings = [&](const char* name) {
@@ -87,7 +87,7 @@ TEST(Dataset, MovesStringsWhereNoMebibyteOfMemoryIsLeft) {
     if (data.read_all<std::string>() != texts)
       std::exit(4);
   };
-  move_strings("warm.h5");  // what HDF5 takes once
+  move_strings("warm.h5");  // memory that HDF5 allocates once
   EXPECT_EXIT(
       {
         try {

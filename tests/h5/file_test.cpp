@@ -86,7 +86,7 @@ TEST(File, DistinguishesDamageFromARefusalOfTheSystem) {
   EXPECT_THAT(refusal(scratch / "fifo"), HasSubstr("a FIFO is in the place of a file"))
       << "at once";
 
-  // Too many open files: nothing is wrong with this one, and it must not be called damaged.
+  // Too many open files: this file is intact and must not be reported as damaged.
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
   const rlimit few{0, before.rlim_max};
@@ -177,7 +177,7 @@ TEST(File, RefusesWhatLeadsOutOfItsDirectory) {
                   create_virtual(file, "shown", type_of<float>(), 10, {&piece, 1});
                 }),
                 HasSubstr(std::string("/shown is a view of the file ") + source));
-  // What checkpoints are made of is not refused.
+  // The object kinds that checkpoints contain are accepted.
   std::filesystem::remove(path);
   {
     const File file = create_file(path);
@@ -199,7 +199,7 @@ TEST(Turns, LetThreadsWorkOnTheirOwnFilesAtTheSameTime) {
   const auto fill = [&](const std::string& name, double value) {
     for (int round = 0; round < 20; ++round) {
       File file = create_file(scratch / (name + std::to_string(round)));
-      {  // goes before its file does
+      {  // destroyed before its file
         auto data = Dataset::create_extendible(file.get(), "a", type_of<double>(), 64);
         for (int i = 0; i < 20; ++i) data.append<double>(std::vector<double>{value});
         write_attribute(data.id(), "of", name);

@@ -53,7 +53,7 @@ TEST(DrawToken, ADivergedModelIsAUserError) {
   EXPECT_THROW(draw_token(std::vector<float>{-inf, -inf}, {}, 0, 0), UserError);
 }
 
-/// The tokens that are drawn at all, and each one's share of `count` evenly spread words.
+/// The tokens that are ever drawn, and the share of each in `count` evenly spread words.
 std::vector<double> shares(const std::vector<float>& logits, const Distribution& distribution) {
   std::vector<double> share(logits.size());
   constexpr std::uint32_t count = 4096;
@@ -86,7 +86,7 @@ TEST(DrawToken, TopPKeepsTheFewestThatReachIt) {
   expect_shares({.top_p = 0.7}, {0, 2.0 / 3, 0, 1.0 / 3, 0});
   expect_shares({.top_p = 0.87}, {0, 4.0 / 7, 1.0 / 7, 2.0 / 7, 0});
   expect_shares({.top_p = 0.93}, {1.0 / 15, 8.0 / 15, 2.0 / 15, 4.0 / 15, 0});
-  // Of what top_k leaves: 2/3 and 1/3.
+  // Of the tokens that top_k leaves: 2/3 and 1/3.
   expect_shares({.top_k = 2, .top_p = 0.6}, {0, 1, 0, 0, 0});
   // After the temperature: at 1/2, 4/5 and 1/5 of the two most likely.
   expect_shares({.temperature = 0.5, .top_k = 2}, {0, 0.8, 0, 0.2, 0});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is the same on any number of ranks is compared with what one rank computes by itself.
+// Results that do not depend on the number of ranks are compared with those of one rank.
 #include <algorithm>
 #include <cstdint>
 #include <vector>

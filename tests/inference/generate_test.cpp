@@ -19,7 +19,7 @@ using model::testing::small_shape;
 using model::testing::SmallModel;
 using Tokens = std::vector<std::int32_t>;
 
-/// A model, asked in both ways.
+/// One model, used in both ways.
 class GenerateTest : public ::testing::Test {
  protected:
   explicit GenerateTest(const GptShape& shape = small_shape()) : model(shape) {
@@ -98,7 +98,7 @@ TEST_F(GenerateTest, TheWindowKeepsTheNewestTokens) {
     EXPECT_EQ(token, std::max_element(logits.begin(), logits.end()) - logits.begin());
     all.push_back(token);
   }
-  // A prompt longer than the context counts with its end.
+  // Only the end of a prompt that is longer than the context counts.
   EXPECT_EQ(text({1, 2, 3, 4, 5, 6, 7}, {.tokens = 4, .distribution = {.temperature = 0}}),
             text({3, 4, 5, 6, 7}, {.tokens = 4, .distribution = {.temperature = 0}}));
 }
@@ -143,7 +143,7 @@ class GenerateMany : public GenerateTest {
 
 TEST_F(GenerateMany, WhatIsBesideATextDoesNotChangeIt) {
   std::vector<GenerateRequest> requests;
-  for (std::uint64_t i = 0; i < 8; ++i)  // two of each prompt, of 1 to 274 tokens
+  for (std::uint64_t i = 0; i < 8; ++i)  // two texts for each prompt of 1 to 274 tokens
     requests.push_back({random_tokens(1 + 91 * static_cast<std::int64_t>(i / 2), 23, i / 2), i});
   GenerateRules rules{.tokens = 25, .seed = 3, .ends_of_text = {7, 5}};
   std::vector<Generated> expected;

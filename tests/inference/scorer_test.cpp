@@ -33,7 +33,7 @@ class ScorerTest : public ::testing::Test {
       all.emplace_back(view_of(values.data(), std::ssize(values)));
     return all;
   }
-  /// The losses of the whole context, of which `row` is the beginning.
+  /// The losses of a whole context that begins with `row`.
   std::vector<float> reference(const Row& row) {
     Tokens tokens = row.tokens, targets = row.targets;
     tokens.resize(300, 3);

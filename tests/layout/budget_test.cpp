@@ -45,7 +45,7 @@ TEST(Budget, OfASmallPlanIsAsComputedByHand) {
 TEST(Budget, OfNarrowGradientsHoldsACopyAndSendsHalf) {
   const Plan plan(table_of({100, 200}), {2, 150, Padding::aligned});
   const Budget budget = budget_of(plan, adam_slots, {.wire_dtype = DType::bf16});
-  // The copy has the memory of one bucket.
+  // The copy needs the memory of one bucket.
   EXPECT_EQ(budget.gradient_bytes, 384 * 4 + plan.largest_bucket() * 2);
   EXPECT_LT(plan.largest_bucket(), 384);
   EXPECT_EQ(budget.gradient_wire_bytes, 192 * 2);
@@ -59,16 +59,16 @@ TEST(Budget, OfReplicasSendsShardsAcrossThem) {
   EXPECT_EQ(2 * own, plan.flat_elements());
   const Budget budget = budget_of(plan, adam_slots, {.snapshot = true});
   EXPECT_EQ(budget.state_bytes, (std::vector<std::int64_t>{0, own * 4, own * 4}));
-  // One shard to the other rank of the replica; half of its own, both ways, to the other replica.
+  // One shard to the replica's other rank; half of the own shard both ways to the other replica.
   EXPECT_EQ(budget.gradient_wire_bytes, (own + 2 * (own / 2)) * 4);
   EXPECT_EQ(budget.parameter_wire_bytes, own * 4);
-  // Both ways of three quarters of the bucket, between all ranks.
+  // Three quarters of the bucket in both directions, between all ranks.
   EXPECT_EQ(budget_of(plan, adam_slots, {.ordered = true}).gradient_wire_bytes,
             2 * (2 * own / 4 * 3) * 4);
-  // Of the two buckets each replica writes one.
+  // Each replica writes one of the two buckets.
   ASSERT_EQ(plan.buckets().size(), 2U);
   EXPECT_EQ(budget.snapshot_bytes, 3 * plan.largest_bucket() / 2 * 4);
-  // The sums of a step are cut into four.
+  // The sums of a step are divided into four parts.
   EXPECT_EQ(peer_bytes(plan, {}, 2), own * (4 + 4) + step_sum_elements(4) * 8);
   EXPECT_EQ(peer_bytes(plan, {.ordered = true}, 2), own * 4) << "sums use messages";
 }
@@ -80,7 +80,7 @@ TEST(Budget, CountsBytesReadFromOtherRanks) {
   // All ranks on one host: a quarter of each other rank's wire and parameters; its sums twice.
   EXPECT_EQ(peer_bytes(plan, {.wire_dtype = DType::bf16}, 4),
             3 * (plan.largest_bucket() / 4 * 2 + elements / 4 * 4 + 2 * sums / 4));
-  // Two hosts: a half of the one other rank's.
+  // Two hosts: half of the memory of the one other rank on the host.
   EXPECT_EQ(peer_bytes(plan, {.parameter_dtype = DType::bf16}, 2), elements / 2 * (4 + 2) + sums);
   // Not sharded: sums of gradients are gathered, and parameters are not.
   EXPECT_EQ(peer_bytes(plan, {.parameter_dtype = DType::bf16, .shard = Shard::none}, 4),
@@ -89,8 +89,8 @@ TEST(Budget, CountsBytesReadFromOtherRanks) {
 }
 
 TEST(Budget, OfShardsOfGradientsHoldsAFewBucketsAndTheSumsOfOneRank) {
-  // Seven buckets of 128 to 640 elements at two ranks, and a dedicated one, which backward begins
-  // first.
+  // Seven buckets of 128 to 640 elements with two ranks, and a dedicated one, with which backward
+  // begins.
   std::vector<Parameter> table = table_of({640, 128, 128, 384, 128, 256, 128});
   table.insert(table.begin(), {"tied", {1024}, true});
   const Plan plan(table, {2, 1, Padding::aligned});
@@ -111,7 +111,7 @@ TEST(Budget, OfShardsOfGradientsHoldsAFewBucketsAndTheSumsOfOneRank) {
   EXPECT_EQ(peer_bytes(plan, options, 2), 4 * (second + owned) + 2 * step_sum_elements(2) / 2 * 8);
   EXPECT_THROW(static_cast<void>(budget_of(plan, adam_slots, {.shard = Shard::gradients})),
                ContractError);
-  // Sums of micro-steps in addition to whole gradients, if only the reduction is per micro-step.
+  // Micro-step sums add to whole gradients if only the reduction is per micro-step.
   EXPECT_EQ(budget_of(plan, adam_slots, {.micro_step_reductions = 3}).gradient_bytes,
             4 * (plan.flat_elements() + owned));
   EXPECT_EQ(budget_of(plan, adam_slots, {.shard = Shard::none, .micro_step_reductions = 3})
@@ -183,7 +183,7 @@ TEST(Budget, OfOneRankSendsNothing) {
 }
 
 TEST(Budget, ShowsShardsThatLoseTheirAlignment) {
-  // The golden table's case: Megatron's granule leaves odd shards of the 1.5B model at 128 ranks.
+  // As in the golden table: Megatron's granule gives odd shards of the 1.5B model on 128 ranks.
   const auto table = gpt2_table(gpt2_1558m);
   const auto worst = [&](Padding padding) {
     std::int64_t bytes = 1 << 30;

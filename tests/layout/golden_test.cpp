@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Golden vectors: the layouts that Megatron-LM's rule gives for GPT-2 shapes (no own bucket,
-// bucket_elements = max(40M, 1M * ranks)), worked out apart from this code.
+// Golden vectors: the layouts of Megatron-LM's rule for GPT-2 shapes (no own bucket,
+// bucket_elements = max(40M, 1M * ranks)), computed independently of this code.
 #include <algorithm>
 #include <limits>
 #include <tuple>

@@ -26,7 +26,7 @@ TEST(Ownership, WithoutCostsHasNoOwners) {
 
 TEST(Ownership, AssignsTheMostExpensiveFirstToTheSmallestLoad) {
   const Plan plan(table_of({10, 20, 30, 40, 50}), {2, 1000, Padding::aligned});
-  // 8 to rank 0; 5 and 4 to rank 1; then 1 to rank 0 (8 < 9).
+  // Cost 8 to rank 0; 5 and 4 to rank 1; then 1 to rank 0 (8 < 9).
   const std::vector<double> cost = {4, 0, 8, 5, 1};
   const Ownership whole(plan, cost);
   EXPECT_EQ(whole.owner(ParameterIndex{0}), 1);
@@ -57,7 +57,7 @@ TEST(Ownership, OfAModelCoversEveryMatrixOnceAndIsBalanced) {
       const auto parameter = static_cast<ParameterIndex>(p);
       std::int64_t next = 0;
       for (const MatrixPiece& one : whole.pieces(plan, parameter)) {
-        EXPECT_EQ(one.piece.parameter_begin, next);  // in order, without holes
+        EXPECT_EQ(one.piece.parameter_begin, next);  // in order, without gaps
         next += one.piece.elements;
         moved += one.rank != one.owner ? one.piece.elements : 0;
       }

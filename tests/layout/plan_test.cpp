@@ -27,7 +27,7 @@ std::vector<int> rank_counts() {
 constexpr Padding paddings[] = {Padding::aligned, Padding::megatron,
                                 Padding::megatron_high_bandwidth, Padding::none};
 
-/// Every parameter element is in exactly one piece of one rank, and pieces never leave their shard.
+/// Every element is in exactly one piece of one rank, and no piece crosses its shard's end.
 void expect_owned_once(const Plan& plan) {
   std::vector<std::int64_t> reached(plan.parameters().size(), 0);
   for (std::size_t b = 0; b < plan.buckets().size(); ++b) {
@@ -44,7 +44,7 @@ void expect_owned_once(const Plan& plan) {
         ASSERT_EQ(plan.bucket(bucket).begin + rank * plan.bucket(bucket).shard_elements +
                       piece.shard_begin,
                   place.begin + piece.parameter_begin);
-        // Ranks come in flat order, so a parameter's pieces follow one another without a hole.
+        // Ranks are in flat order, so the pieces of a parameter follow one another without gaps.
         ASSERT_EQ(piece.parameter_begin, reached[at(piece.parameter)]);
         reached[at(piece.parameter)] += piece.elements;
       }
@@ -88,7 +88,7 @@ void expect_rules(const Plan& plan) {
       if (plan.parameter(index).own_bucket) {
         ASSERT_EQ(bucket.parameters.size(), 1U);
       }
-      // All but the last left the bucket open.
+      // All parameters but the last left the bucket open.
       end = place.begin + place.elements;
       if (i + 1 < bucket.parameters.size()) {
         ASSERT_LT(end - bucket.begin, plan.options().bucket_elements);
@@ -121,7 +121,7 @@ TEST_P(PlanAtRanks, KeepsItsRulesForRandomTables) {
   }
 }
 
-/// As the same ranks without replicas, except for the owners of shards.
+/// Same rules and buckets as without replicas; only the owners of shards differ.
 TEST_P(PlanAtRanks, WithReplicasKeepsItsRulesAndItsBuckets) {
   const int all_ranks = GetParam();
   std::mt19937 random(static_cast<unsigned>(all_ranks));
@@ -170,8 +170,8 @@ TEST(ReplicaRanks, KnowTheReplicaOfEveryRank) {
   EXPECT_THROW(ReplicaRanks(std::vector{2, 0}), ContractError);
 }
 
-/// In replicas of any sizes: the buckets are the same, the parts of the ranks of one replica are the
-/// whole bucket, and every owner has the part in its own shard.
+/// For replicas of any sizes: the buckets are the same, the parts of one replica's ranks cover the
+/// bucket, and every owner's part is in its own shard.
 TEST(Plan, CutsShardsIntoPartsThatARankOfEachReplicaOwns) {
   std::mt19937 random(5);
   for (int t = 0; t < 40; ++t) {

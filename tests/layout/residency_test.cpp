@@ -18,7 +18,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-/// A model of layers, each a list of sizes in registration order; negative: a dedicated bucket.
+/// A model: for each layer, sizes in registration order; negative: a dedicated bucket.
 using Layers = std::vector<std::vector<std::int64_t>>;
 
 Plan layered_plan(const Layers& layers,
@@ -155,7 +155,7 @@ TEST(Residency, RefusesToEvictABucketInUse) {
   EXPECT_THROW(static_cast<void>(residency.use(too_many)), ContractError);
 }
 
-/// For any model, buckets and prefetch, the buckets that a layer reads are whole and current.
+/// For any model, buckets and prefetch, the buckets that a layer reads are complete and current.
 TEST(Residency, HasTheBucketsOfALayerInAnyModel) {
   std::mt19937 random(5);
   const auto below = [&](int end) {
@@ -213,7 +213,7 @@ TEST(Residency, HasTheBucketsOfALayerInAnyModel) {
         EXPECT_EQ(elements, gathered_elements(plan, options, 2));
       }
     }
-    walk(false);  // an evaluation
+    walk(false);  // an evaluation pass
     walk(true);
   }
 }

@@ -26,8 +26,7 @@ Plan plan_of(int ranks, std::int64_t bucket_elements = 700) {
 }
 constexpr std::int64_t without_matrices = 23 * 17 + 41 + 7;
 
-/// Ranges of a slot in the memory of one rank, or without sharding: first element and the one after
-/// the last.
+/// Element ranges [begin, end) of a slot in the memory of one rank, or without sharding.
 std::vector<std::pair<std::int64_t, std::int64_t>> ranges(const Plan& plan,
                                                           const StateSlot& slot,
                                                           std::optional<int> rank) {

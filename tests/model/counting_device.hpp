@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CPU, counting what is allocated from it.
+// The CPU device, counting the allocations made from it.
 #pragma once
 
 #include <memory>

@@ -25,7 +25,7 @@ class DecoderTest : public ::testing::TestWithParam<test::Backend> {
       GTEST_SKIP() << "CPUs alone decode";
   }
 
-  /// A model, its decoder over the same views, and the logits of both.
+  /// A model, a decoder over the same views, and the logits of both.
   struct Pair {
     explicit Pair(const GptShape& shape, const test::Backend& backend, std::int64_t sequences)
         : model(shape, backend, 1),
@@ -54,7 +54,7 @@ class DecoderTest : public ::testing::TestWithParam<test::Backend> {
     Decoder decoder;
   };
 
-  /// To the bit, where a row of a product does not depend on the others.
+  /// Equal to the bit if a row of a product does not depend on the other rows.
   void expect_equal(Pair& pair, const Logits& got, const Logits& expected) {
     const DType dtype = GetParam().dtype;
     ASSERT_EQ(got.size(), expected.size());
@@ -139,14 +139,14 @@ TEST_P(DecoderTest, DocumentsArePartOfWhatASequenceKeeps) {
   const auto part = [](const Tokens& of, long begin, long end) {
     return Tokens(of.begin() + begin, of.begin() + end);
   };
-  // In pieces that begin inside of documents, with another sequence between them.
+  // Reads parts that begin inside documents, with another sequence in between.
   pair.read(0, 0, part(text, 0, 40));
   pair.read(1, 0, part(other, 0, 90));
   pair.read(0, 40, part(text, 40, 180));
   expect_equal(pair, pair.read(0, 180, part(text, 180, 300)), pair.model.next_logits(text));
   expect_equal(pair, pair.read(1, 90, part(other, 90, 91)),
                pair.model.next_logits(part(other, 0, 91)));
-  // Read again from the middle of a document.
+  // Reads again from the middle of a document.
   text[250] = 30;
   expect_equal(pair, pair.read(0, 250, part(text, 250, 300)), pair.model.next_logits(text));
 }
@@ -206,7 +206,7 @@ TEST_P(DecoderTest, TakesModelsOfEveryShape) {
     shape.dropout = 0.1;  // acts in training only
     Pair pair(shape, GetParam(), 1);
     expect_equal(pair, pair.read(0, 0, {3, 1, 4}), pair.model.next_logits({3, 1, 4}));
-    EXPECT_EQ(pair.model.hooks.groups.size(), 8U);  // both asked: embedding, two blocks, the end
+    EXPECT_EQ(pair.model.hooks.groups.size(), 8U);  // both: embedding, two blocks, the end
   }
 }
 

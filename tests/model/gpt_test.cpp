@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Gpt guarantees beside right numbers: the calls of its hooks, independence of the cut into
-// batches, of the stream and of earlier calls, memory that is planned once, and that it learns.
+// What Gpt guarantees apart from correct numbers: the calls of its hooks, independence of the split
+// into batches, of the stream and of earlier calls, fixed memory, and that it learns.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -40,8 +40,8 @@ class GptTest : public ::testing::TestWithParam<test::Backend> {
   static DType dtype() { return GetParam().dtype; }
   static bool on_gpu() { return GetParam().kind == device::Kind::cuda; }
 
-  /// Losses and logits that are the same bits on a CPU. A GPU takes all rows in one product and fuses
-  /// what it need not keep: there they agree up to rounding, which is proportional to their size.
+  /// On a CPU, losses and logits have the same bits. A GPU computes all rows in one product and
+  /// fuses what it need not store: there they agree up to rounding, relative to their size.
   static void expect_alike(const std::vector<float>& got, const std::vector<float>& expected) {
     if (!on_gpu()) {
       EXPECT_EQ(got, expected);
@@ -53,7 +53,7 @@ class GptTest : public ::testing::TestWithParam<test::Backend> {
       EXPECT_NEAR(got[i], expected[i], allowed * std::max(3.0F, std::abs(expected[i]))) << i;
   }
 
-  /// whole = apart / 2, up to rounding, in every parameter.
+  /// In every parameter, whole = apart / 2 up to rounding.
   static void expect_half(const std::vector<std::vector<float>>& whole,
                           const std::vector<std::vector<float>>& apart,
                           const std::vector<layout::Parameter>& table) {
@@ -72,7 +72,7 @@ class GptTest : public ::testing::TestWithParam<test::Backend> {
 };
 TRIREME_ON_BACKENDS(GptTest);
 
-/// Of every family; a Qwen3 with a norm of the embedding, which has a gain, besides.
+/// One shape per family, and a Qwen3 with a norm, with gain, after the embedding.
 std::vector<GptShape> small_shapes() {
   GptShape with_both = small_qwen3();
   with_both.embedding_norm = true;
@@ -151,7 +151,7 @@ TEST_P(GptTest, GradientsOfEveryFamilyAreReadyInThatOrder) {
   }
 }
 
-/// When a gradient is reported, it must have its final value.
+/// A gradient must have its final value when it is reported.
 TEST_P(GptTest, AReportedGradientIsNotWrittenAgain) {
   class Snapshots final : public Hooks {
    public:
@@ -175,8 +175,8 @@ TEST_P(GptTest, AReportedGradientIsNotWrittenAgain) {
   }
 }
 
-/// Gradients may take turns in memory (layout/residency.hpp): one is asked for before it is written, and
-/// not while three before it in backward are unfinished, but for one with a bucket of its own.
+/// Gradients may share memory slots (layout/residency.hpp). A gradient is requested before it is
+/// written, and not while three before it in backward are unfinished, unless it has its own bucket.
 TEST_P(GptTest, AGradientIsAskedForBeforeItIsWrittenAndWhenItsTurnCanCome) {
   class Turns final : public Hooks {
    public:
@@ -202,7 +202,7 @@ TEST_P(GptTest, AGradientIsAskedForBeforeItIsWrittenAndWhenItsTurnCanCome) {
       num_ready_ += model_.table[at(parameter)].own_bucket ? 0 : 1;
     }
 
-    std::vector<char> asked;  // by parameter
+    std::vector<char> asked;  // by parameter: whether it was requested
 
    private:
     SmallModel& model_;
@@ -244,8 +244,7 @@ TEST_P(GptTest, LossesDoNotDependOnTheCutIntoBatches) {
   }
 }
 
-/// Sizes at which the matrix library adds up a row in another order when the rows are more or
-/// fewer.
+/// At these sizes the matrix library's order of additions in a row depends on the number of rows.
 TEST_P(GptTest, NorDoTheyAtSizesThatAreNoMultipleOfATile) {
   for (const GptShape& shape :
        {GptShape{.layers = 1, .heads = 3, .channels = 51, .context = 7, .vocabulary = 257},
@@ -266,7 +265,7 @@ TEST_P(GptTest, NorDoTheyAtSizesThatAreNoMultipleOfATile) {
   }
 }
 
-/// And a block that is computed again asks for nothing and drops the same elements.
+/// A recomputed block also requests no gradient and drops the same elements.
 TEST_P(GptTest, RecomputingChangesNoBits) {
   for (const auto& [given, dropout] :
        {std::pair{small_shape(), 0.0}, {small_shape(), 0.3}, {small_llama(), 0.3}}) {
@@ -285,10 +284,10 @@ TEST_P(GptTest, RecomputingChangesNoBits) {
       expect_alike(model.evaluate(tokens, targets), evaluated);
       model.hooks.groups.clear();
       expect_alike(model.train(tokens, targets, 9), losses);
-      if (!on_gpu()) {  // where a GELU that is repeated cannot be the fused one
+      if (!on_gpu()) {  // a repeated GELU cannot be the fused one
         EXPECT_EQ(model.gradients, kept.gradients);
       }
-      EXPECT_EQ(model.hooks.groups.size(), 8U);  // of three blocks, each twice
+      EXPECT_EQ(model.hooks.groups.size(), 8U);  // three blocks, each twice
       expect_alike(model.next_logits({1, 2, 3}), logits);
       EXPECT_LT(model.gpt.activation_bytes(), bytes);
       bytes = model.gpt.activation_bytes();
@@ -296,7 +295,7 @@ TEST_P(GptTest, RecomputingChangesNoBits) {
   }
 }
 
-/// The same where each block has a word of its own.
+/// The same if each block has its own recompute setting.
 TEST_P(GptTest, NorDoBlocksThatRecomputeOtherThings) {
   using enum Recompute;
   using Words = std::vector<Recompute>;
@@ -322,14 +321,14 @@ TEST_P(GptTest, NorDoBlocksThatRecomputeOtherThings) {
       if (!on_gpu() || fuses_as_kept) {
         EXPECT_EQ(model.gradients, kept.gradients);
       }
-      EXPECT_EQ(model.hooks.groups.size(), 10U);  // of four blocks, each twice
+      EXPECT_EQ(model.hooks.groups.size(), 10U);  // four blocks, each twice
       expect_alike(model.evaluate(tokens, targets), evaluated);
       EXPECT_LT(model.gpt.activation_bytes(), kept.gpt.activation_bytes());
     }
   }
 }
 
-/// Parts of a sequence, of several, and more than there are.
+/// Part of a sequence, several sequences, and more rows than there are.
 TEST_P(GptTest, LossesDoNotDependOnTheRowsOfTheLoss) {
   SmallModel whole(small_shape(), GetParam());
   const auto losses = whole.train(tokens, targets);
@@ -347,7 +346,7 @@ TEST_P(GptTest, LossesDoNotDependOnTheRowsOfTheLoss) {
     near(model.evaluate(tokens, targets), evaluated);
     for (std::size_t p = 0; p < whole.gradients.size(); ++p)
       near(model.gradients[p], whole.gradients[p]);
-    if (!on_gpu() && rows % 5 == 0) {  // whole sequences, in which a CPU's products go anyway
+    if (!on_gpu() && rows % 5 == 0) {  // whole sequences, as in a CPU's products anyway
       EXPECT_EQ(model.gradients, whole.gradients);
     }
   }
@@ -366,7 +365,7 @@ TEST_P(GptTest, TheSameMicroStepTwiceGivesTwiceTheGradient) {
   SmallModel once(small_shape(), GetParam()), twice(small_shape(), GetParam());
   once.train(tokens, targets);
   twice.train(tokens, targets, 0, false);
-  twice.evaluate(targets, tokens);  // must not disturb what has been added up
+  twice.evaluate(targets, tokens);  // must not change the accumulated gradients
   twice.train(tokens, targets, 0, true);
   for (std::size_t i = 0; i < once.gradients.size(); ++i)
     for (std::size_t e = 0; e < once.gradients[i].size(); ++e)
@@ -422,7 +421,7 @@ TEST_P(GptTest, AStepAllocatesNoDeviceMemory) {
   GptShape shape = small_shape();
   shape.dropout = 0.1;
   SmallModel model(shape, GetParam(), 3, device::StreamMode::inlined, &device);
-  model.train(tokens, targets);  // the scratch pool warms up
+  model.train(tokens, targets);  // the scratch pool grows
   const std::size_t planned = device.num_allocations();
   EXPECT_GT(planned, 0U);
   for (int step = 0; step < 2; ++step) {
@@ -430,7 +429,7 @@ TEST_P(GptTest, AStepAllocatesNoDeviceMemory) {
     model.evaluate(tokens, targets);
   }
   EXPECT_EQ(device.num_allocations(), planned);
-  // A smaller batch gets its own products, at its first use only.
+  // A smaller batch creates its own products, only at its first use.
   model.evaluate(part(tokens, 0, 1, 5), part(targets, 0, 1, 5));
   model.next_logits({1});
   const std::size_t with_smaller = device.num_allocations();
@@ -439,8 +438,8 @@ TEST_P(GptTest, AStepAllocatesNoDeviceMemory) {
   EXPECT_EQ(device.num_allocations(), with_smaller);
 }
 
-/// Nothing reads scratch before it wrote it, nothing needs its own scratch of the call before, and
-/// a lease has its planned size whatever the batch.
+/// No scratch is read before it is written, none is needed from an earlier call, and a lease has
+/// its planned size for every batch.
 TEST_P(GptTest, PoisonedScratchAndNoPoolGiveTheSameBits) {
   GptShape shape = small_shape();
   shape.dropout = 0.1;
@@ -467,7 +466,7 @@ TEST_P(GptTest, PoisonedScratchAndNoPoolGiveTheSameBits) {
   }
 }
 
-/// A vocabulary so large that the head takes a sequence in two chunks, the second one shorter.
+/// A vocabulary so large that the head splits a sequence into two chunks, the second one shorter.
 TEST_P(GptTest, TheHeadInChunksGivesTheSameAsRowByRow) {
   GptShape shape{.layers = 1, .heads = 1, .channels = 4, .context = 70};
   shape.vocabulary = dtype() == DType::f32 ? 1 << 19 : 1 << 20;
@@ -484,14 +483,14 @@ TEST_P(GptTest, TheHeadInChunksGivesTheSameAsRowByRow) {
   for (const float logit : logits) sum += std::exp(static_cast<double>(logit));
   EXPECT_NEAR(losses.back(), std::log(sum) - logits[static_cast<std::size_t>(y.back())], 1e-4);
 
-  // In the gradient too: sequence by sequence it must be the same.
+  // Gradients too: training sequence by sequence must give the same result.
   SmallModel apart(shape, GetParam(), 1);
   for (std::int64_t row = 0; row < 2; ++row) apart.train(part(x, row, 1, 70), part(y, row, 1, 70));
   expect_half(model.gradients, apart.gradients, model.table);
 }
 
-/// The same rows in chunks of 96 and of 64: the model has no parameters of positions, so one of a
-/// longer context says the same of the first tokens.
+/// The same rows in chunks of 96 and of 64. Without position parameters, the model with the longer
+/// context must give the same losses for the first 96 tokens.
 TEST_P(GptTest, LossesDoNotDependOnTheRowsOfAChunk) {
   if (on_gpu())
     GTEST_SKIP() << "a GPU takes more rows at a time than a sequence has";
@@ -560,7 +559,7 @@ TEST_P(GptTest, OverfitsOneBatch) {
     }
     model.bind();
   }
-  EXPECT_NEAR(first, std::log(17.0), 0.3);  // untrained: every token as likely as any other
+  EXPECT_NEAR(first, std::log(17.0), 0.3);  // untrained: all tokens equally likely
   EXPECT_LT(last, 0.1);
 }
 

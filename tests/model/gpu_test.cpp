@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The model on a GPU beside the model on the CPU: the same parameters, tokens and dropout.
+// Compares the model on a GPU with the CPU: same parameters, tokens and dropout.
 #include "support/gpu.hpp"
 
 #include <algorithm>
@@ -91,7 +91,7 @@ class ModelOnGpu : public ::testing::TestWithParam<GpuCase> {
   std::unique_ptr<SmallModel> on_gpu() {
     return initialized({.kind = device::Kind::cuda, .dtype = GetParam().dtype});
   }
-  /// The CPU computes in fp32: it is the reference, and not every one multiplies bf16.
+  /// The reference: the CPU in fp32, because not every CPU multiplies bf16.
   std::unique_ptr<SmallModel> on_cpu() { return initialized({}); }
 
   const GptShape shape_ = GetParam().shape;
@@ -141,7 +141,7 @@ TEST_P(ModelOnGpu, RepeatsToTheBit) {
   }
 }
 
-/// Two models on one GPU, made in turns: each computes as its own options say.
+/// Two models on one GPU, created alternately: each uses its own options.
 TEST(OptionsOnGpu, AreThoseOfTheModelAndNotOfTheDevice) {
   TRIREME_NEEDS_GPU();
   const auto device = test::make_device({.kind = device::Kind::cuda}, 1);
@@ -154,7 +154,7 @@ TEST(OptionsOnGpu, AreThoseOfTheModelAndNotOfTheDevice) {
     return model.gradients;
   };
   const auto usual = gradients({});
-  EXPECT_NE(gradients({.products = {.fused_gelu = false}}), usual);  // it rounds once more
+  EXPECT_NE(gradients({.products = {.fused_gelu = false}}), usual);  // one more rounding
   EXPECT_EQ(gradients({}), usual);
 }
 

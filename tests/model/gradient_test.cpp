@@ -21,7 +21,7 @@ struct GradientCase {
   bool bias = true;
   double dropout = 0;
   bool tied = true;
-  /// Of other parts than GPT-2's, to which bias, dropout and tied are added.
+  /// With other parts than those of GPT-2; bias, dropout and tied are added to it.
   GptShape shape = small_shape();
   /// Largest deviation of a loss, and of a gradient element over the largest element of its
   /// parameter. Measured: fp32 5e-7 and 3e-6 (losses near 3); bf16, where every activation is
@@ -49,7 +49,7 @@ class WholeModel : public ::testing::TestWithParam<GradientCase> {
         targets(random_tokens(2 * shape.context, shape.vocabulary, 2)) {
     reference.parameters = model.exact_values();
     if (shape.masks_documents()) {
-      // One row's second document begins inside of it; the other row has three.
+      // The second document of one row begins inside it; the other row has three documents.
       tokens = {4, 1, 4, 7, 2, 9, 4, 0, 10, 4};
     }
   }
@@ -107,14 +107,14 @@ TEST_P(WholeModel, EveryElementOfTheGradientIsThatOfFiniteDifferences) {
   }
 }
 
-/// Differences of bf16 losses are noise.
+/// In bf16, finite differences of losses are noise.
 class WholeModelInFp32 : public WholeModel {};
 
-/// Independent of the reference: along the gradient itself, the model's own losses must grow by
-/// its squared norm.
+/// Independent of the reference: along its own gradient, the loss must grow by the gradient's
+/// squared norm.
 TEST_P(WholeModelInFp32, LossesGrowAlongTheGradientAsItsNormSays) {
   if (shape.z_loss > 0)
-    return;  // the reported losses are without it; the reference judges the gradient
+    return;  // reported losses exclude it; the reference checks the gradient
   model.train(tokens, targets, first_sample);
   const auto gradients = model.gradients;
   const auto values = model.values;
@@ -139,7 +139,7 @@ TEST_P(WholeModelInFp32, LossesGrowAlongTheGradientAsItsNormSays) {
 
 /// On every backend of this dtype.
 std::vector<GradientCase> cases_of(DType dtype) {
-  GptShape squared = small_shape(), grouped = small_shape();  // one part each, beside GPT-2's
+  GptShape squared = small_shape(), grouped = small_shape();  // GPT-2 with one other part each
   squared.activation = Activation::squared_relu;
   squared.hidden = 12;
   squared.norm_epsilon = 0.01;
@@ -148,10 +148,10 @@ std::vector<GradientCase> cases_of(DType dtype) {
   GptShape wide = small_qwen3();
   wide.qk_norm = QkNorm::none;
   GptShape normalized = small_shape(), recomputed_qwen3 = small_qwen3();
-  normalized.qk_norm = QkNorm::with_gain;  // learned positions: nothing turns
+  normalized.qk_norm = QkNorm::with_gain;  // learned positions: no rotation
   GptShape nanochat_blocks = small_nanochat(), without_gain = small_shape();
   nanochat_blocks.recompute = Recompute::block;
-  without_gain.norm_gain = false;  // but biases
+  without_gain.norm_gain = false;  // biases remain
   without_gain.embedding_norm = true;
   recomputed_qwen3.recompute = Recompute::block;
   GptShape recomputed = small_llama();
@@ -159,7 +159,7 @@ std::vector<GradientCase> cases_of(DType dtype) {
   GptShape blocks = small_llama();
   blocks.recompute = Recompute::block;
   blocks.activation = Activation::squared_relu;
-  GptShape mixed = small_shape(), mixed_llama = small_llama();  // a word for each block
+  GptShape mixed = small_shape(), mixed_llama = small_llama();  // a recompute setting per block
   mixed.layers = mixed_llama.layers = 3;
   mixed.recompute = RecomputeKey(std::vector{Recompute::block, Recompute::gelu, Recompute::block});
   mixed_llama.recompute =
@@ -172,7 +172,7 @@ std::vector<GradientCase> cases_of(DType dtype) {
   GptShape window = small_shape(), windowed_llama = small_llama();
   window.attention_window = 2;
   windowed_llama.attention_window = 3;
-  GptShape pattern = windowed_llama;  // the second of two layers sees all
+  GptShape pattern = windowed_llama;  // the second of two layers has no window
   pattern.long_layers = long_layers("SL", 2);
   GptShape documents = small_shape(),
            documents_llama = pattern;  // a row of 5 has some of 11 tokens

@@ -52,7 +52,7 @@ TEST(ModelConfig, AFamilyIsASetOfDefaults) {
                              .positions = Positions::rotary,
                              .rotary_theta = 500000}));
   EXPECT_EQ(llama.mlp_channels(), 256);  // 8/3 x 96, rounded up to a multiple of 256
-  // The same model, key by key.
+  // The same model with each key given.
   const ModelConfig keys{.layers = 2,
                          .heads = 4,
                          .channels = 96,
@@ -73,7 +73,7 @@ TEST(ModelConfig, AFamilyIsASetOfDefaults) {
   EXPECT_EQ(resolve(config).head_channels(), 40);
   config.head_channels = {24};  // 96 / 4
   EXPECT_EQ(resolve(config).head_width, 0);
-  // What a model does not have leaves no trace.
+  // Values of parts that the model does not have are ignored.
   EXPECT_EQ(resolve({.layers = 2, .rotary_theta = {7}, .rotary_scaling = {.factor = {3}}}),
             GptShape{.layers = 2});
 }
@@ -110,7 +110,7 @@ TEST(ModelConfig, Qwen3AndNanochatAreSetsOfDefaultsToo) {
                                 .output_init = OutputInit::zero,
                                 .logit_softcap = 15}));
   EXPECT_EQ(nanochat.mlp_channels(), 4 * 96);
-  // Every part can be chosen without the family.
+  // Every part can be chosen without its family.
   EXPECT_EQ(resolve({.family = {Family::llama},
                      .layers = 2,
                      .heads = 4,
@@ -237,7 +237,7 @@ TEST(ParameterTable, OfLlamaHasGainsAndMatricesAlone) {
     EXPECT_EQ(table[i].shape, expected[i].second) << table[i].name;
     EXPECT_EQ(table[i].decay, table[i].shape.size() == 2) << table[i].name;
   }
-  // Queries, keys and values, and gates and what they let through, are matrices of their own.
+  // Queries, keys and values are separate matrices, and so are the two halves of a gated MLP.
   EXPECT_EQ(table[2].matrices, (std::vector<std::int64_t>{8, 4, 4}));
   EXPECT_EQ(table[5].matrices, (std::vector<std::int64_t>{7, 7}));
 }
@@ -340,7 +340,7 @@ TEST(ActivationPlan, TakesTheHeadInLargeEqualChunksOnAGpu) {
   const GptShape shape = preset(Preset::gpt2_124m);
   const nn::ActivationPlan cpu = activation_plan(shape, DType::bf16, 32, device::Kind::cpu);
   EXPECT_EQ(cpu.head_rows(), 1024);  // 1083 rows of gradients fit into 104 MiB
-  EXPECT_EQ(cpu.loss_rows(), 512);   // 541 rows of fp32 logits do: two halves of a sequence
+  EXPECT_EQ(cpu.loss_rows(), 512);   // 541 rows of fp32 logits fit: two halves of a sequence
   EXPECT_EQ(cpu.scratch().logits.elements, 512 * shape.vocabulary);
   EXPECT_EQ(cpu.scratch().d_logits.elements, 1024 * shape.vocabulary);
   const nn::ActivationPlan fp32 = activation_plan(shape, DType::f32, 32, device::Kind::cpu);
@@ -350,7 +350,7 @@ TEST(ActivationPlan, TakesTheHeadInLargeEqualChunksOnAGpu) {
   const nn::ActivationPlan gpu = activation_plan(shape, DType::bf16, 32, device::Kind::cuda);
   EXPECT_EQ(gpu.head_rows(), 16 * 1024);
   EXPECT_EQ(gpu.scratch().logits.elements, 16 * 1024 * shape.vocabulary);
-  EXPECT_EQ(gpu.scratch().d_logits.elements, 0);  // it takes the logits' place
+  EXPECT_EQ(gpu.scratch().d_logits.elements, 0);  // it shares the memory of the logits
   EXPECT_EQ(activation_plan(shape, DType::bf16, 21, device::Kind::cuda).head_rows(), 11 * 1024);
   EXPECT_EQ(gpu.bytes(), cpu.bytes());
 }
@@ -376,7 +376,7 @@ TEST(ActivationPlan, LogitsStayInTheirRoomWhateverTheVocabulary) {
       }
 }
 
-/// Up to the 16 rows to which chunks are rounded, and to what equal parts of a sequence leave.
+/// Up to rounding of chunks to 16 rows and to equal parts of a sequence.
 TEST(ActivationPlan, AVocabularyOf128kTakesTheMemoryOfOneOf50k) {
   const auto scratch = [](std::int64_t vocabulary) {
     GptShape shape = preset(Preset::gpt2_124m);
@@ -466,7 +466,7 @@ TEST_F(Initialization, DependsOnSeedParameterAndElementOnly) {
   EXPECT_NE(values("h.1.mlp.fc.weight"), values("h.1.mlp.fc.weight", 42 + (1ULL << 32U)));
   EXPECT_NE(values("h.1.mlp.fc.weight"), values("h.2.mlp.fc.weight"));
 
-  // Element e stays what it is when the parameter grows.
+  // Element e does not change when the parameter grows.
   const auto large = values("wpe.weight");
   shape.context = 32;
   const auto small = values("wpe.weight");

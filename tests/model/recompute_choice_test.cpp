@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The choice of a budget against every assignment of words to a few blocks.
+// Compares the choice for a budget with every assignment of settings to a few blocks.
 #include "model/recompute_choice.hpp"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace {
 
 using Words = std::vector<Recompute>;
 
-/// How often backward makes a block's forward pass again, and that of an activation alone.
+/// How often backward repeats a block's forward, and how often only that of an activation.
 using Work = std::pair<std::int64_t, std::int64_t>;
 
 struct Assignment {
@@ -115,7 +115,7 @@ TEST_P(RecomputeChoiceTest, BeginsWithTheFirstBlocksAndFallsWithTheBudget) {
   EXPECT_EQ(before, Work(0, 0));
 }
 
-/// A list with one word only says no more than the word.
+/// A list with one repeated word means the same as the word.
 TEST_P(RecomputeChoiceTest, IsOneWordWhereAllBlocksAreAlike) {
   const RecomputeChoice none = choose_recompute(shape, sizes, std::int64_t{1} << 50U);
   EXPECT_EQ(none.recompute, RecomputeKey(Recompute::none));
@@ -141,7 +141,7 @@ TEST(Recompute, IsToldInRuns) {
   EXPECT_THROW(recompute_text(RecomputeKey(Bytes{5})), ContractError);
 }
 
-/// Bytes that have decided nothing, and a list for another model, are not a plan.
+/// Bytes without a choice, or a list for another model, are not a plan.
 TEST(Recompute, OfAPlanIsAWordForEachBlock) {
   GptShape shape = small_shape();
   shape.recompute = RecomputeKey(Bytes{1 << 20});
@@ -153,7 +153,7 @@ TEST(Recompute, OfAPlanIsAWordForEachBlock) {
   EXPECT_NO_THROW(activation_plan(shape, DType::f32, 1, device::Kind::cpu));
 }
 
-/// One block with `block` is held as without, and two of them as one.
+/// One block with `block` needs as much memory as without it; two blocks share one's memory.
 TEST(Recompute, BlocksShareTheMemoryOfOne) {
   using enum Recompute;
   GptShape shape = small_shape();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model's forward in double precision, written for reading: one position at a time, nothing
-// cached, nothing shared with src/compute/model but the parameter names and the rule for dropout. Finite
-// differences of it judge the model's gradients.
+// A model's forward in double precision, written for clarity: one position at a time, without
+// caches, sharing with src/compute/model only parameter names and the dropout rule. The model's
+// gradients are checked against its finite differences.
 #pragma once
 
 #include <algorithm>
@@ -68,7 +68,7 @@ class ReferenceGpt {
     return losses_with(0, tokens, targets, first_sample, dropout);
   }
 
-  /// What training minimizes: with the z-loss.
+  /// The training loss: with the z-loss.
   [[nodiscard]] double mean_loss(const std::vector<std::int32_t>& tokens,
                                  const std::vector<std::int32_t>& targets,
                                  std::uint64_t first_sample,
@@ -179,7 +179,7 @@ class ReferenceGpt {
     return y;
   }
 
-  /// Queries and keys, head by head, where they are normalized.
+  /// Queries and keys normalized head by head, if the model does that.
   [[nodiscard]] Rows normalized(Rows qkv, const std::string& scope) const {
     const auto D = static_cast<std::size_t>(shape_.head_channels());
     const auto heads = static_cast<std::size_t>(shape_.heads + shape_.key_value_heads());
@@ -195,7 +195,7 @@ class ReferenceGpt {
     return qkv;
   }
 
-  /// Queries and keys, rotated where positions are.
+  /// Queries and keys, rotated if positions are rotary.
   [[nodiscard]] Rows turned(Rows qkv) const {
     const auto D = static_cast<std::size_t>(shape_.head_channels());
     const auto heads = static_cast<std::size_t>(shape_.heads + shape_.key_value_heads());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Gpt with everything that it needs around it, small enough for finite differences over all
-// parameters. The parameters are far from GPT-2's initial values, so that no part of the model is
-// nearly linear or nearly silent.
+// A Gpt with everything that it needs, small enough for finite differences over all parameters. The
+// parameters are far from GPT-2's initial values, so that no part of the model is nearly linear or
+// has almost no effect.
 #pragma once
 
 #include <memory>
@@ -24,7 +24,7 @@ inline GptShape small_shape() {
   return {.layers = 2, .heads = 2, .channels = 8, .context = 5, .vocabulary = 11};
 }
 
-/// Llama's parts: two heads that share one of keys, an MLP of an odd width.
+/// Llama's parts: two query heads that share one key head, an MLP of an odd width.
 inline GptShape small_llama() {
   return {.layers = 2,
           .heads = 2,
@@ -41,7 +41,7 @@ inline GptShape small_llama() {
           .rotary_theta = 10};
 }
 
-/// Qwen3's: Llama's with heads that are wider than the stream, and normalized with gains.
+/// Qwen3: Llama with heads wider than the stream, and normalized with gains.
 inline GptShape small_qwen3() {
   GptShape shape = small_llama();
   shape.heads = 3;
@@ -50,7 +50,7 @@ inline GptShape small_qwen3() {
   return shape;
 }
 
-/// nanochat's: no gains, a norm after the embedding.
+/// nanochat: no gains, a norm after the embedding.
 inline GptShape small_nanochat() {
   GptShape shape = small_llama();
   shape.grouped_heads = 0;
@@ -62,7 +62,7 @@ inline GptShape small_nanochat() {
   return shape;
 }
 
-/// What the model said, in order.
+/// Records the calls of the model, in order.
 class RecordingHooks final : public Hooks {
  public:
   void before_use(std::span<const ParameterIndex> parameters, device::Stream& /*s*/) override {
@@ -89,7 +89,7 @@ inline std::vector<std::int32_t> random_tokens(std::int64_t count,
   return tokens;
 }
 
-/// Lives on the device of its backend; values, gradients, tokens and results are on the host.
+/// Uses its backend's device; values, gradients, tokens and results are on the host.
 class SmallModel {
  public:
   explicit SmallModel(const GptShape& given,
@@ -119,7 +119,7 @@ class SmallModel {
       rounded.emplace_back(values.back().size());
       gradients.emplace_back(values.back().size());
     }
-    // Room for more than fits, for tests of what is refused.
+    // Memory for more than fits, for tests of refused calls.
     const auto rows = static_cast<std::size_t>((micro_sequences + 1) * shape.context);
     tokens_ = device.allocate(rows * sizeof(std::int32_t), "tokens");
     targets_ = device.allocate(rows * sizeof(std::int32_t), "targets");
@@ -130,7 +130,7 @@ class SmallModel {
     bind();
   }
 
-  /// Hands the current values to the model (rounded to bf16 where that is its dtype).
+  /// Passes the current values to the model (rounded if its dtype is bf16).
   void bind() {
     std::vector<ConstView> views;
     std::vector<View> gradient_views;
@@ -167,7 +167,7 @@ class SmallModel {
     return all;
   }
 
-  /// `listener` gets the calls that `hooks` gets otherwise.
+  /// `listener` receives the calls in place of `hooks`.
   std::vector<float> train(const std::vector<std::int32_t>& tokens,
                            const std::vector<std::int32_t>& targets,
                            std::uint64_t first_sample = 0,
@@ -198,7 +198,7 @@ class SmallModel {
     return read(logits);
   }
 
-  /// What this gradient is by now.
+  /// The current value of this gradient.
   [[nodiscard]] std::vector<float> gradient_now(std::size_t parameter) {
     return read(device_gradients_[parameter].view(DType::f32));
   }
@@ -222,7 +222,7 @@ class SmallModel {
     stream->synchronize();
     return to.view(DType::i32, 0, n);
   }
-  /// Results no op can have left there.
+  /// Fills a buffer with values that no operation can have written.
   View unwritten(const device::Buffer& buffer, std::int64_t elements) {
     const std::vector<float> nothing(static_cast<std::size_t>(elements), -1.0F);
     const View to = buffer.view(DType::f32, 0, elements);

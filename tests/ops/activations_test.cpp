@@ -79,7 +79,7 @@ class ActivationsTest : public OpsTest {
     const auto wide = static_cast<std::size_t>(columns);
     const Values y_expected = swiglu(xv, wide), dx_expected = swiglu_gradient(xv, dyv, wide);
     const Values got_y = y.values(), got_dx = dx.values();
-    // Values of one tensor are of many sizes: each by itself.
+    // The values of a tensor differ widely in size, so each is compared separately.
     for (std::size_t i = 0; i < got_y.size(); ++i)
       ASSERT_NEAR(got_y[i], y_expected[i], tolerance().elementwise * (1 + std::abs(y_expected[i])))
           << i;
@@ -101,7 +101,7 @@ TEST_P(ActivationsTest, GeluAgreesWithReference) {
       xv[3] = 3e4;
       xv[4] = -3e4;
       xv[5] = 1e-20;
-      xv[6] = -20;  // where e^(-2u) overflows fp32, but not yet the slope
+      xv[6] = -20;  // e^(-2u) overflows fp32 here, but the slope does not yet
     }
     xv = rounded_to(dtype(), xv);
     const auto dyv = rounded_to(dtype(), normals(2, n));
@@ -129,7 +129,7 @@ TEST_P(ActivationsTest, GeluByHand) {
   expect_near(y.values(), {0, 0.841192, -0.158808}, std::max(2e-6, tolerance().elementwise), "y");
 }
 
-/// Every number of bf16, which some processors look up in tables.
+/// Every bf16 number, because some processors use tables for bf16.
 TEST_P(ActivationsTest, GeluOfBf16IsThatOfFp32RoundedOnce) {
   if (dtype() != DType::bf16 || device().kind() != device::Kind::cpu)
     GTEST_SKIP() << "on a GPU, the compiler fuses multiplications and additions by dtype";
@@ -139,7 +139,7 @@ TEST_P(ActivationsTest, GeluOfBf16IsThatOfFp32RoundedOnce) {
       xv.push_back(x);
       dyv.push_back(rounded_to(DType::bf16, {0.3})[0]);
     }
-  std::array<std::array<Values, 2>, 2> results;  // of both dtypes: y, dx
+  std::array<std::array<Values, 2>, 2> results;  // for both dtypes: y, dx
   for (const auto type : {DType::f32, DType::bf16}) {
     const auto x = tensor(type, xv), dy = tensor(type, dyv);
     auto y = tensor(type, x.view().elements), dx = tensor(type, x.view().elements);
@@ -150,7 +150,7 @@ TEST_P(ActivationsTest, GeluOfBf16IsThatOfFp32RoundedOnce) {
   for (std::size_t which : {0, 1})
     for (std::size_t i = 0; i < xv.size(); ++i) {
       const double fp32 = results[0][which][i], rounded = rounded_to(DType::bf16, {fp32})[0];
-      // What rounds in hardware takes numbers below 2^-126 for 0.
+      // Hardware rounding treats numbers below 2^-126 as 0.
       if (std::abs(fp32) >= std::numeric_limits<float>::min()) {
         ASSERT_EQ(results[1][which][i], rounded) << (which == 0 ? "y" : "dx") << " of " << xv[i];
       }
@@ -275,7 +275,7 @@ TEST_P(ActivationsTest, RejectWrongViews) {
                ContractError);
 }
 
-/// The references themselves.
+/// Tests of the references themselves.
 TEST(GeluReference, SlopeIsTheGradient) {
   for (const double x : {-3.0, -0.7, 0.0, 0.3, 2.0}) {
     expect_gradient([](const Values& at) { return gelu(at[0]); }, {x}, {gelu_slope(x)}, "slope");

@@ -57,7 +57,7 @@ struct AttentionReference {
       Values& to, std::int64_t i, double f, const Values& from, std::int64_t j, std::int64_t n) {
     for (std::int64_t c = 0; c < n; ++c) to[ix(i + c)] += f * from[ix(j + c)];
   }
-  /// The probabilities of row t and the log of their denominator.
+  /// The probabilities of row t and the logarithm of their denominator.
   [[nodiscard]] std::pair<Values, double> row(const Values& qkv,
                                               std::int64_t b,
                                               std::int64_t h,
@@ -117,7 +117,7 @@ struct AttentionReference {
   }
 };
 
-/// Where documents of `lengths`, over and over, begin in each row; the first one of row b is b
+/// The starts of documents with `lengths`, repeated, in each row; the first document of row b is b
 /// positions shorter.
 Values starts_of(std::int64_t batch, std::int64_t time, const std::vector<std::int64_t>& lengths) {
   Values starts;
@@ -157,7 +157,7 @@ class AttentionTest : public OpsTest {
                        stream());
   }
 
-  /// Where an emulated one takes fewer cases, as each takes it a while.
+  /// Emulated GPUs are slow, so they run fewer cases.
   bool on_gpu() { return device().kind() != device::Kind::cpu; }
   Dropout dropped(float rate, std::uint64_t further = 0) {
     const std::uint64_t first_sample = 1234;
@@ -197,7 +197,7 @@ class AttentionTest : public OpsTest {
                 "dqkv");
   }
 
-  /// What forward and backward write, of drawn numbers. Without `starts` a row is one document.
+  /// The output of forward and backward for random inputs. Without `starts` a row is one document.
   std::vector<std::byte> bits(const AttentionShape& s, Values starts = {}) {
     if (starts.empty() && s.documents)
       starts.resize(ix(s.batch * s.time));
@@ -217,8 +217,8 @@ class AttentionTest : public OpsTest {
 };
 
 TEST_P(AttentionTest, AttendsByHand) {
-  // One head of one channel; queries 0, so both past positions weigh the same; the first row sees
-  // itself only.
+  // One head of one channel. The queries are 0, so both past positions have the same weight; the
+  // first row attends to itself only.
   const AttentionShape s{1, 2, 1, 1, dtype()};
   const auto qkv = tensor(dtype(), Values{0, 3, 4, 0, -1, 8});
   auto out = tensor(dtype(), 2), lse = tensor(DType::f32, 2);
@@ -299,8 +299,8 @@ TEST_P(AttentionTest, StaysInsideOfDocuments) {
 }
 
 TEST_P(AttentionTest, OtherDocumentsDoNotChangeABit) {
-  // Of the positions [begin, end), what forward and backward say; the others hold `elsewhere` times
-  // what they held.
+  // Forward and backward results for positions [begin, end); all other positions hold `elsewhere`
+  // times their values.
   const auto run = [&](const AttentionShape& s, std::int64_t first, std::int64_t begin,
                        std::int64_t end, double elsewhere) {
     const std::int64_t width = s.packed_width(), out_width = s.heads * s.head_channels;
@@ -331,7 +331,7 @@ TEST_P(AttentionTest, OtherDocumentsDoNotChangeABit) {
       EXPECT_EQ(run(s, first, 0, first, 1), run(s, first, 0, first, -9));
       EXPECT_NE(run(s, first, first - 1, s.time, 1), run(s, first, first - 1, s.time, -9));
     }
-    // What lies in whole tiles of another document is not even read.
+    // Whole tiles of another document are not even read.
     constexpr double nan = std::numeric_limits<double>::quiet_NaN();
     EXPECT_EQ(run(s, 128, 128, s.time, 1), run(s, 128, 128, s.time, nan));
     EXPECT_EQ(run(s, 128, 0, 128, 1), run(s, 128, 0, 128, nan));
@@ -362,7 +362,7 @@ void AttentionTest::expect_same_rows_together_and_alone(const AttentionShape& s)
   const auto starts = tensor(DType::i32, starts_of(B, s.time, {50, 31}));
   auto out = tensor(dtype(), B * row), lse = tensor(DType::f32, B * s.heads * s.time);
   auto dqkv = tensor(dtype(), B * packed_row);
-  // Rows [b, b + n) of all.
+  // Rows [b, b + n) of all rows.
   const auto run = [&](const Attention& attention, std::int64_t b, std::int64_t n) {
     const View o = out.view().slice(b * row, n * row), d = dout.view().slice(b * row, n * row);
     const View packed = qkv.view().slice(b * packed_row, n * packed_row);
@@ -397,7 +397,7 @@ TEST_P(AttentionTest, AWindowOfAllIsNone) {
   }
 }
 
-/// A shared key is one that is there twice.
+/// Sharing a key equals duplicating it.
 TEST_P(AttentionTest, SharedKeysAreKeysThatAreThereTwice) {
   const AttentionShape grouped{1, 67, 4, 8, dtype(), false, 2}, plain{1, 67, 4, 8, dtype()};
   const auto all = rounded_to(dtype(), normals(1, 67 * grouped.packed_width()));
@@ -428,13 +428,13 @@ TEST_P(AttentionTest, SurvivesLargeScores) {
   Attention(device(), s)
       .forward({.out = out.view(), .lse = lse.view(), .qkv = qkv.view()}, stream());
   const auto [expected, expected_lse] = AttentionReference{s, {}}.forward(values);
-  // Scores reach thousands, where fp32 resolves 1e-4: so much may the probabilities differ.
+  // Scores reach thousands, where fp32 resolves 1e-4: this bounds the error of probabilities.
   expect_near(out.values(), expected, std::max(1e-3, tolerance().attention), "out");
   expect_near(lse.values(), expected_lse, 1e-6, "lse");
 }
 
 TEST_P(AttentionTest, DoesNotDependOnThreads) {
-  // Of the grouped heads, one thread takes those that share keys together, three one by one.
+  // For grouped heads, a thread computes those that share keys together, three one by one.
   for (AttentionShape s :
        {AttentionShape{3, 130, 3, 24, dtype()}, AttentionShape{3, 128, 3, 32, dtype()},
         AttentionShape{2, 128, 8, 32, dtype(), false, 4}})
@@ -456,7 +456,7 @@ TEST_P(AttentionTest, DoesNotDependOnThreads) {
 }
 
 TEST_P(AttentionTest, DoesNotDependOnTheMicroBatch) {
-  // Two samples at once or one after the other: same bits, with dropout.
+  // Two samples at once or separately: same bits, with dropout.
   for (const std::int64_t time : {66, 68}) {
     const std::int64_t heads = 2, channels = 8, elements = time * heads * channels;
     const auto qkv = tensor(dtype(), normals(1, 6 * elements)),
@@ -535,8 +535,8 @@ TEST_P(AttentionTest, OwnKernelsAgreeWithReference) {
   for (const std::int64_t time : {64, 128}) check(2, time, 2, 32, 0, 0, 0, {}, options);
 }
 
-/// What is computed from these shapes, 67 MB, outweighs the allowance for cuDNN's plans. A failure
-/// says that `trireme plan` counts too little memory, and nothing of results.
+/// These tensors, 67 MB, are larger than the allowance for cuDNN's plans. A failure means that
+/// `trireme plan` counts too little memory; results may be right.
 TEST_P(AttentionTest, TakesNoMoreOnGpuThanIsPlanned) {
   if (device().kind() != device::Kind::cuda)
     return;

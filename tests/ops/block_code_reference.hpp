@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The codes of ops/block_codes.hpp in double precision: by a search in the list of all values.
+// The codes of ops/block_codes.hpp in double precision, by searching the list of all values.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace trireme::test {
 using Values = std::vector<double>;
 using ops::block_elements, ops::BlockCode;
 
-/// The magnitudes that have a code, in ascending order; those with an even index are even.
+/// The magnitudes that have a code, in ascending order; the index gives the parity of the code.
 inline Values magnitudes(BlockCode code) {
   Values all;
   for (int i = 0; i < 127 + (code == BlockCode::int8 ? 1 : 0); ++i)
@@ -25,7 +25,7 @@ inline Values magnitudes(BlockCode code) {
   return all;
 }
 
-/// The nearest value with a code; of two, the even one.
+/// The nearest value with a code; of two equally near, the even one.
 inline double nearest(const Values& known, double value) {
   const double size = std::abs(value);
   const auto above =
@@ -37,7 +37,7 @@ inline double nearest(const Values& known, double value) {
                        value);
 }
 
-/// The `kept` values of largest magnitude of each block, cut to 18 significant bits; others are 0.
+/// The `kept` largest magnitudes of each block, cut to 18 significant bits; others are 0.
 inline Values largest_of(int kept, const Values& values) {
   Values all(values.size());
   for (std::size_t begin = 0; begin < values.size(); begin += block_elements) {
@@ -54,7 +54,7 @@ inline Values largest_of(int kept, const Values& values) {
   return all;
 }
 
-/// What is decoded from the codes of these values, block by block; the last may be shorter.
+/// The values decoded from their codes, block by block; the last block may be shorter.
 inline Values decoded(BlockCode code, const Values& values) {
   if (const int kept = ops::kept_values(code); kept < block_elements)
     return largest_of(kept, values);

@@ -30,7 +30,7 @@ class BlockCodesTest : public OpsTest {
                                         BlockCode::top1};
 };
 
-/// Blocks of very different sizes, with zeros and with values half-way between two codes.
+/// Blocks of very different magnitudes, with zeros and values half-way between two codes.
 Values awkward_values(std::int64_t blocks) {
   Values values = normals(3, blocks * block_elements);
   for (std::size_t i = 0; i < values.size(); ++i) {

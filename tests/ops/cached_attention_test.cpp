@@ -23,7 +23,7 @@ class CachedAttentionTest : public OpsTest {
       GTEST_SKIP() << "CPUs alone have it";
   }
 
-  /// What attention of whole sequences makes of `qkv`, [B, T, H + 2 G, D], as the values of T.
+  /// The result of whole-sequence attention on `qkv`, [B, T, H + 2 G, D], as values in T's dtype.
   Values whole(const AttentionShape& s, const Values& qkv, const Values& starts = {}) {
     const auto packed = tensor(dtype(), qkv);
     const std::int64_t rows = s.batch * s.time;
@@ -42,7 +42,7 @@ class CachedAttentionTest : public OpsTest {
     return tensor(DType::f32, Values(static_cast<std::size_t>(ops::cache_elements(s))));
   }
 
-  /// One call with `rows` of `qkv`, and what comes out for each; `starts`: [B, T], or empty.
+  /// One call with `rows` of `qkv`; returns the output of each row. `starts`: [B, T], or empty.
   Values call(const AttentionShape& s,
               const Tensor& cache,
               const Values& qkv,
@@ -76,7 +76,7 @@ class CachedAttentionTest : public OpsTest {
     return out.values();
   }
 
-  /// The rows of `all` = [B, T, H·D] that `rows` name.
+  /// The rows of `all` = [B, T, H·D] that `rows` selects.
   static Values rows_of(const AttentionShape& s,
                         const Values& all,
                         const std::vector<CachedRow>& rows) {
@@ -91,7 +91,7 @@ class CachedAttentionTest : public OpsTest {
     return picked;
   }
 
-  /// To the bit, where attention of whole sequences works in fp32.
+  /// Equal to the bit if whole-sequence attention computes in fp32.
   void expect_equal(const AttentionShape& s, const Values& got, const Values& expected) {
     if (ops::cpu::bf16_attention::attends(s))
       expect_near(got, expected, tolerance().attention, "out");
@@ -142,8 +142,8 @@ TEST_P(CachedAttentionTest, InWhatPiecesASequenceIsReadDoesNotMatter) {
   const auto qkv = rounded_to(dtype(), normals(1, 3LL * 3 * 200 * 2 * 24));
   const Values expected = whole(s, qkv);
   const auto cache = cache_of(s);
-  // Pieces within a tile, over the border of one, several tiles at once; another sequence, and room
-  // to spare, between them.
+  // Parts inside a tile, across a tile border, and of several tiles; between them another sequence
+  // and unused space.
   std::int64_t begin = 0;
   for (const std::int64_t count : {3, 60, 1, 1, 70, 65}) {
     std::vector<CachedRow> rows;

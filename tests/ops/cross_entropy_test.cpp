@@ -24,7 +24,7 @@ struct EntropyReference {
     for (std::size_t v = 0; v < V; ++v) sum += std::exp(logits[r * V + v] - largest);
     return largest + std::log(sum);
   }
-  /// Without the z-loss, as they are reported.
+  /// As reported: without the z-loss.
   [[nodiscard]] Values losses(const Values& given) const {
     const Values logits = capped(given);
     Values all(targets.size());
@@ -33,7 +33,7 @@ struct EntropyReference {
         all[r] = log_sum(logits, r) - logits[r * V + static_cast<std::size_t>(targets[r])];
     return all;
   }
-  /// The sum of what training minimizes.
+  /// The sum of the training loss over rows.
   [[nodiscard]] double objective(const Values& given) const {
     const Values logits = capped(given), each = losses(given);
     double sum = 0;
@@ -57,7 +57,7 @@ struct EntropyReference {
     }
     return all;
   }
-  /// Of the cap, where it has made `capped` of a logit.
+  /// The derivative of the cap at a logit whose capped value is `capped`.
   [[nodiscard]] double slope(double capped) const {
     return softcap > 0 ? 1 - capped / softcap * (capped / softcap) : 1;
   }
@@ -66,7 +66,7 @@ struct EntropyReference {
 class CrossEntropyTest : public OpsTest {};
 
 TEST_P(CrossEntropyTest, ByHand) {
-  // Softmax of (0, 0, log 2): 1/4, 1/4, 1/2 in fp32; equal logits keep bf16 exact.
+  // Softmax of (0, 0, log 2): 1/4, 1/4, 1/2 in fp32. Equal logits are exact in bf16.
   const auto targets = tensor(DType::i32, Values{1, -1});
   auto logits = tensor(dtype(), Values{0, 0, 0, 0, 7, 7, 7, 7}),
        losses = tensor(DType::f32, Values{9, 9});
@@ -151,7 +151,7 @@ TEST_P(CrossEntropyTest, CapsLogitsAndKeepsTheSumNearOne) {
 }
 
 TEST_P(CrossEntropyTest, WithoutTermsTheBitsAreThoseOfATinyTerm) {
-  // A z-loss too small to be seen leaves every bit; so does none.
+  // Without a z-loss, and with one too small to have an effect, all bits are the same.
   const std::int64_t rows = 5, V = 131;
   const auto targets = tensor(DType::i32, Values{0, 7, 130, -1, 64});
   const auto values = rounded_to(dtype(), normals(1, rows * V, 4));

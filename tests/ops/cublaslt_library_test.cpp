@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What of cuBLASLt works without a GPU, through the functions that open it.
+// The part of cuBLASLt that works without a GPU, through the functions that load it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -25,7 +25,7 @@ TEST_P(DocumentStartsTest, FollowsTheTokenThatBeginsADocument) {
   EXPECT_EQ(starts({1, 7, 3, 4, 7, 2}, 3), (Values{0, 1, 1, 0, 1, 1})) << "each row for itself";
 }
 
-/// Longer than what a warp takes at a time, and not a multiple of it.
+/// Longer than what a warp processes at once, and not a multiple of it.
 TEST_P(DocumentStartsTest, LooksBackAlongTheWholeRow) {
   constexpr std::int64_t time = 150;
   Values tokens(5 * time, 1), expected(5 * time, 0);

@@ -93,8 +93,8 @@ TEST_P(EmbeddingTest, AgreesWithReferenceAtAwkwardSizes) {
     }
 }
 
-/// Tokens of many rows, cut by a GPU at multiples of 64 of the sorted rows: runs that begin and end
-/// at a cut, beside one, and go over several. Small whole numbers, so that any order gives the same.
+/// Tokens of many rows. A GPU splits the sorted rows at multiples of 64: runs begin and end at a
+/// split, next to one, or span several. Small integers are exact in any order.
 TEST_P(EmbeddingTest, AddsUpFrequentTokens) {
   const std::vector<int> counts{64, 64, 1, 200, 63, 0, 128, 5, 300, 1, 127};
   Values ids;

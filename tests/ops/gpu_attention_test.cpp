@@ -25,11 +25,11 @@ TEST(AttentionOnGpu, EstimatesItsScratch) {
   EXPECT_EQ(ops::Attention::gpu_scratch_bytes({2, 65, 4, 32, DType::bf16},
                                               {.kernels = ops::AttentionKernels::own}),
             sums);
-  // cuDNN's front end would place the plan's workspace at 3 x 65 x 4 bytes, a multiple of 4 only.
+  // cuDNN's front end would place the plan's workspace at 3 x 65 x 4 bytes: aligned only to 4.
   EXPECT_EQ(ops::Attention::gpu_scratch_bytes({2, 65, 3, 32, DType::bf16}), 4U * 6 * 65);
 }
 
-/// cuDNN below 9.16 pads what is not a multiple of 128; what it does not compute is not padded.
+/// cuDNN before 9.16 pads to multiples of 128; shapes that it does not compute are not padded.
 TEST(AttentionOnGpu, IsCapturedWhereCudnnCopiesNothing) {
   const ops::AttentionShape padded{
       .batch = 2, .time = 100, .heads = 2, .head_channels = 64, .dtype = DType::bf16};

@@ -10,7 +10,7 @@ namespace {
 
 using ops::HeadNorm;
 
-/// What one case has beside its shape.
+/// The options of a case apart from its shape.
 struct HeadParts {
   bool gains = true, turns = true;
 };
@@ -29,8 +29,8 @@ std::size_t element(std::int64_t i) {
   return static_cast<std::size_t>(i);
 }
 
-/// Head by head, as head_norm.hpp writes it; other elements of a row stay. Gains are [2, D], those
-/// of queries and those of keys, or empty; theta 0: nothing turns.
+/// Head by head, as head_norm.hpp defines it; other elements of a row stay unchanged. Gains are [2,
+/// D], for queries and for keys, or empty; theta 0 means no rotation.
 Values normalized_heads(Values x,
                         const Values& gains,
                         const std::vector<std::int64_t>& positions,
@@ -61,7 +61,7 @@ Values normalized_heads(Values x,
 struct HeadGradients {
   Values dx, d_gains;
 };
-/// Of sum(y · dy): the transposed Jacobian of each head, element by element.
+/// The gradient of sum(y · dy): the transposed Jacobian of each head, element by element.
 HeadGradients head_reference_backward(const Values& dy,
                                       const Values& x,
                                       const Values& gains,
@@ -112,7 +112,7 @@ HeadNorm head_norm_shape(std::int64_t time,
                          std::int64_t queries,
                          std::int64_t keys,
                          std::int64_t channels) {
-  // Values after the keys are not touched.
+  // Values after the keys must not change.
   return {.shape = {.time = time,
                     .heads = queries + keys,
                     .head_channels = channels,
@@ -129,7 +129,7 @@ class HeadNormTest : public OpsTest {
     const auto made = ops::rotary_table(s.shape.time, s.shape.head_channels, theta, {});
     return tensor(DType::f32, Values(made.begin(), made.end()));
   }
-  /// A gain, or nothing.
+  /// The gain of queries or keys, or nothing.
   static View gain(const Tensor& both, const HeadParts& parts, std::int64_t which) {
     const std::int64_t D = both.view().elements / 2;
     return parts.gains ? both.view().slice(which * D, D) : View(nullptr, 0, both.view().dtype);
@@ -168,7 +168,7 @@ TEST_P(HeadNormTest, IsWhatTheReferenceMakesForwardAndBackward) {
       expect_near(packed.values(), normalized_heads(x, gains, positions, s, turns),
                   tolerance().elementwise, "y");
 
-      Tensor again = tensor(dtype(), x);  // nothing kept, the same bits
+      Tensor again = tensor(dtype(), x);  // nothing retained, the same bits
       ops::run(
           ops::HeadNormForward{.packed = again.view(),
                                .norm = with(s, gain(both, parts, 0), gain(both, parts, 1), used)},
@@ -176,7 +176,7 @@ TEST_P(HeadNormTest, IsWhatTheReferenceMakesForwardAndBackward) {
       EXPECT_EQ(again.bytes(), packed.bytes());
 
       Tensor gradient = tensor(dtype(), dy);
-      const Values begun = normals(4, 2 * D);  // gradients of gains are added to
+      const Values begun = normals(4, 2 * D);  // gradients of gains are accumulated
       Tensor d_gains = tensor(DType::f32, begun);
       const auto d_gain = [&](std::int64_t which) {
         return parts.gains ? d_gains.view().slice(which * D, D) : View(nullptr, 0, DType::f32);

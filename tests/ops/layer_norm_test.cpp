@@ -70,7 +70,7 @@ Values plus(Values a, const Values& b) {
   return a;
 }
 
-/// x + the branch where the mask lets it through.
+/// x + branch · mask.
 Values residual_sum(Values x, const Values& branch, const Values& mask) {
   for (std::size_t i = 0; i < x.size(); ++i) x[i] += branch[i] * mask[i];
   return x;
@@ -82,7 +82,7 @@ ops::NormKind kind_of(bool centered) {
 
 class LayerNormTest : public OpsTest {
  protected:
-  /// Without a branch; of as many channels.
+  /// A norm without a branch.
   static ops::LayerNormForward norm(const Tensor& y,
                                     const Tensor& mean,
                                     const Tensor& rstd,
@@ -184,7 +184,7 @@ class LayerNormTest : public OpsTest {
     expect_near(dx.values(), expected.dx, tolerance().layer_norm, "dx", expected.largest_term);
   }
 
-  /// `samples` samples of `time` rows, in and out of place.
+  /// `samples` samples of `time` rows, in place and out of place.
   void check_sum(std::int64_t samples, std::int64_t time, std::int64_t channels, float rate) {
     SCOPED_TRACE(fmt::format("{} x {} x {}, dropout {}", samples, time, channels,
                              static_cast<double>(rate)));
@@ -205,7 +205,7 @@ class LayerNormTest : public OpsTest {
     const auto got = add_and_normalize(sum);
     const Values mask = dropout_factors(dropout, samples, time * channels);
     expect_near(sum.values(), residual_sum(xv, bv, mask), tolerance().elementwise, "sum");
-    // What is normalized is the sum as it is stored.
+    // The norm uses the sum after it was rounded for storage.
     ops::run(norm(y, mean, rstd, sum, gamma, channels, beta.view()), stream());
     EXPECT_TRUE(joined({&sum, &y, &mean, &rstd}) == got);
     const NormReference reference{static_cast<std::size_t>(rows),
@@ -234,7 +234,7 @@ TEST_P(LayerNormTest, AgreesWithReferenceAtAwkwardSizes) {
     for (const bool with_beta : {false, true}) check(rows, channels, with_beta);
 }
 
-// A GPU's block takes several turns through its rows, the last with one; and rows that are too long
+// A GPU block loops over its rows several times, the last time with one row. Some rows are too long
 // for one pass over both gradients.
 TEST_P(LayerNormTest, AgreesWithReferenceWithManyAndWithLongRows) {
   check(601, 257, true);
@@ -252,8 +252,8 @@ TEST_P(LayerNormTest, NormalizesByTheRootOfTheMeanSquare) {
     for (const float epsilon : {1e-5F, 0.5F}) check(rows, channels, false, false, epsilon);
 }
 
-/// Gains of one have references of their own. Without gains the loops are others, in which a
-/// compiler may add up in another order, or multiply and add in one operation.
+/// Gains of one have separate references. Without gains the loops differ, and a compiler may add in
+/// another order or fuse a multiplication and an addition.
 TEST_P(LayerNormTest, WithoutGainsItComputesAsWithGainsOfOne) {
   for (const auto& size :
        {std::pair<std::int64_t, std::int64_t>{1, 1}, {66, 33}, {70, 64}, {3, 4104}})
@@ -320,7 +320,7 @@ TEST_P(LayerNormTest, RmsNormalizationByHand) {
 }
 
 TEST_P(LayerNormTest, KeepsItsPrecisionFarFromZero) {
-  // A mean 1000 times the deviation: one pass with the mean of squares would lose it.
+  // The mean is 1000 times the deviation: a single pass with the mean of squares would lose it.
   Values xv = normals(1, 2 * 384);
   for (auto& v : xv) v = 1000 + v;
   xv = rounded_to(dtype(), xv);
@@ -391,7 +391,7 @@ TEST_P(LayerNormTest, AddsABranchFirst) {
 }
 
 TEST_P(LayerNormTest, DropsByTheFactors) {
-  // x = 0 and branch = 1 leave the factors themselves.
+  // x = 0 and branch = 1 give the dropout factors themselves.
   for (const std::int64_t channels : {1, 3, 64, 257}) {
     const std::int64_t samples = 3, time = 5, rows = samples * time, n = rows * channels;
     const auto dropout = dropped(0.25F);
@@ -446,7 +446,7 @@ TEST_P(LayerNormTest, GradientsOfASumReachStreamAndBranch) {
   const auto dropout = dropped(0.25F);
   const auto sv = rounded_to(dtype(), normals(1, n)), dyv = rounded_to(dtype(), normals(2, n)),
              gv = rounded_to(dtype(), normals(3, channels)),
-             later = rounded_to(dtype(), normals(4, n));  // what the stream itself brings
+             later = rounded_to(dtype(), normals(4, n));  // the stream's own gradient
   const auto sum = tensor(dtype(), sv), dy = tensor(dtype(), dyv), gamma = tensor(dtype(), gv);
   auto y = tensor(dtype(), n), dx = tensor(dtype(), later), dbranch = tensor(dtype(), n);
   auto mean = tensor(DType::f32, rows), rstd = tensor(DType::f32, rows),

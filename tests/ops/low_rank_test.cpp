@@ -24,7 +24,6 @@ double dot(const Values& rows, std::size_t length, std::size_t i, std::size_t j)
   return sum;
 }
 
-/// Every row is in the space of the first rows that it was made of.
 void expect_orthonormal(const Values& rows, std::size_t count) {
   const std::size_t length = rows.size() / count;
   for (std::size_t i = 0; i < count; ++i)
@@ -37,7 +36,7 @@ TEST_P(LowRankTest, MakesRowsOrthonormalAndKeepsTheirSpaces) {
     const Values before = rounded_to(DType::f32, normals(count, count * length, 1e-3));
     const Values after = orthonormalized(before, count);
     expect_orthonormal(after, static_cast<std::size_t>(count));
-    // Row i of what it was is a sum of the rows up to i.
+    // Each original row i is a linear combination of the result's rows 0 to i.
     const auto size = static_cast<std::size_t>(length);
     for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i)
       for (std::size_t k = 0; k < size; ++k) {
@@ -61,7 +60,7 @@ TEST_P(LowRankTest, StaysOrthonormalWhereRowsAreNearlyParallel) {
 TEST_P(LowRankTest, ReplacesRowsThatSayNothing) {
   Values rows = rounded_to(DType::f32, normals(6, 6 * 100));
   for (std::size_t k = 0; k < 100; ++k) {
-    rows[100 + k] = 2 * rows[k];  // depends on row 0
+    rows[100 + k] = 2 * rows[k];  // linearly depends on row 0
     rows[200 + k] = 0;
     rows[400 + k] = 1e-42;
   }
@@ -69,9 +68,9 @@ TEST_P(LowRankTest, ReplacesRowsThatSayNothing) {
   rows[522] = std::numeric_limits<double>::infinity();
   const Values made = orthonormalized(rows, 6);
   expect_orthonormal(made, 6);
-  EXPECT_EQ(orthonormalized(rows, 6), made);  // the same every time
+  EXPECT_EQ(orthonormalized(rows, 6), made);  // deterministic
   expect_orthonormal(orthonormalized(Values(300), 3), 3);
-  // The reciprocal of such a length is infinite in fp32.
+  // The reciprocal of such a small length is infinite in fp32.
   for (const double tiny : {1e-45, 1e-40, 1e-38})
     expect_orthonormal(orthonormalized(Values(300, tiny), 3), 3);
 }

@@ -39,8 +39,8 @@ Values transposed(const Values& values, std::int64_t rows, std::int64_t columns)
   return result;
 }
 
-/// A B. Both factors are laid out along k first: a sum with strides takes twenty times as long. The
-/// last product is kept: most of the tests' time went into the same one for each variant.
+/// A B. Both factors are first transposed so that k is contiguous: strided sums take 20 times as
+/// long. The last product is cached, because every variant of a case needs the same one.
 const Values& product_of(const MatmulShape& s, const Values& a, const Values& b) {
   thread_local Values rows, columns, result;
   Values new_rows = s.a_transposed ? transposed(a, s.k, s.m) : a;
@@ -90,7 +90,7 @@ class MatmulTest : public OpsTest {
       call(matmul, a, b, bias, c);
     });
   }
-  /// Matmul takes one kind of kernel; here any.
+  /// Matmul chooses one kind of kernel; this checks any kernel.
   void check(const MatmulShape& s, Matmul::Implementation& kernel) {
     SCOPED_TRACE(text(s));
     compare(s, [&](const Tensor& a, const Tensor& b, const Tensor& bias, Tensor& c) {
@@ -169,7 +169,7 @@ TEST_P(MatmulTest, AgreesWithReferenceAtAwkwardSizes) {
 
 using Kernel = std::unique_ptr<Matmul::Implementation>;
 
-/// Every kernel that this processor has for a shape, also those that it never takes.
+/// All kernels that this processor can run for a shape, including those it never chooses.
 std::vector<std::pair<std::string, Kernel>> kernels_for(const MatmulShape& s) {
   using ops::cpu::vectors::Vectors;
   std::vector<std::pair<std::string, Kernel>> all;
@@ -196,7 +196,7 @@ TEST_P(MatmulTest, EveryKernelOfThisProcessorAgreesWithReference) {
            {1, 7, 3}, {17, 13, 29}, {65, 63, 67}, {257, 65, 1}, {130, 70, 513}, {32, 20, 3072}})
     for (int mode = 0; mode < 8; ++mode) {
       auto s = shape(m, n, k);
-      s.bias = (mode & 1) != 0;  // of the same product as the mode before
+      s.bias = (mode & 1) != 0;  // of the same product as the previous mode
       s.a_transposed = (mode & 2) != 0;
       s.b_transposed = (mode & 4) != 0;
       s.c = s.bias ? dtype() : DType::f32;
@@ -208,7 +208,7 @@ TEST_P(MatmulTest, EveryKernelOfThisProcessorAgreesWithReference) {
     }
 }
 
-/// The sum that a kernel with fused multiplication and addition makes of fp32, block by block of K.
+/// The fp32 sum of a kernel with fused multiply-add, block by block of K.
 Values fused_sums(const MatmulShape& s, const Values& a, const Values& b) {
   const std::int64_t most = s.a_transposed ? 384 : 1152, line = 16;
   const std::int64_t blocks = divided_up(s.k, most);
@@ -231,8 +231,8 @@ Values fused_sums(const MatmulShape& s, const Values& a, const Values& b) {
   return result;
 }
 
-/// Sums of fp32, and of bf16 that is widened, have the bits of fused additions in the order of K: on
-/// all processors that fuse them, so the same bits. Rounded to bf16 once.
+/// Sums of fp32, and of bf16 widened to fp32, have the bits of fused additions in the order of K.
+/// So they are equal on all processors with FMA. bf16 results are rounded once.
 TEST_P(MatmulTest, KernelsThatFuseAdditionsHaveTheSameBits) {
   if (device().kind() != device::Kind::cpu)
     GTEST_SKIP() << "kernels of the CPU";
@@ -251,7 +251,7 @@ TEST_P(MatmulTest, KernelsThatFuseAdditionsHaveTheSameBits) {
         continue;  // SSE2 rounds each product
 #endif
       if (name == "AVX-512 BF16" || name == "AMX")
-        continue;  // two products at a time
+        continue;  // adds two products at a time
       auto c = tensor(s.c, s.m * s.n);
       kernel->run({.a = a.view(), .b = b.view(), .c = c.view()}, stream());
       EXPECT_EQ(c.values(), expected) << name << ", " << text(s);
@@ -293,7 +293,7 @@ TEST_P(MatmulTest, RunsOnAConcurrentStream) {
   expect_near(c.values(), reference(s, av, bv, {}, {}), tolerance().matmul, "C");
 }
 
-/// K in several blocks, of which the last is short; rows at a distance of whole pages.
+/// K spans several blocks, the last one short; rows are whole pages apart.
 TEST_P(MatmulTest, AgreesWithReferenceOnLongSums) {
   for (const auto& [m, n, k] : std::vector<std::array<std::int64_t, 3>>{
            {13, 37, 1030}, {25, 33, 2101}, {14, 70, 4100}, {32, 20, 3072}, {64, 40, 6208}})
@@ -311,7 +311,7 @@ TEST_P(MatmulTest, AgreesWithReferenceOnLongSums) {
       }
 }
 
-/// Stored around the caches where C begins at a cache line, and the usual way elsewhere.
+/// C is stored past the caches if it begins at a cache line, and normally otherwise.
 TEST_P(MatmulTest, LargeResultsAgreeWithReferenceAndAnywhereInMemory) {
   auto s = shape(1100, dtype() == DType::f32 ? 1024 : 2048, 3);
   s.b_transposed = true;
@@ -358,7 +358,7 @@ TEST_P(MatmulTest, ARowHasTheSameBitsInAnyBatchWhereRowsAreIndependent) {
   }
 }
 
-/// The other product beside ours; benches compare with it.
+/// The library's product, which benchmarks compare with ours.
 TEST_P(MatmulTest, TheLibraryAloneAgreesWithReference) {
   if (GetParam().kind != device::Kind::cpu || !ops::library_multiplies(dtype())) {
     const auto b = tensor(dtype(), 33 * 48);
@@ -387,7 +387,7 @@ TEST_P(MatmulTest, TheLibraryAloneAgreesWithReference) {
     }
 }
 
-/// Z and C as one product with its epilogue and as a product and a GELU: within one rounding of Z.
+/// Z and C from a fused product with epilogue, and from a product and a GELU: within one rounding.
 TEST_P(MatmulTest, DoesGeluAndItsGradient) {
   for (const auto& [m, n, k] :
        std::vector<std::array<std::int64_t, 3>>{{64, 128, 32}, {33, 7, 20}, {1, 8, 8}})
@@ -426,7 +426,7 @@ TEST_P(MatmulTest, HasItsEpilogueInsideWhereOptionsAndLibraryAllowIt) {
        {ops::Epilogue::none, ops::Epilogue::gelu, ops::Epilogue::gelu_backward})
     for (const bool forward : {false, true})
       for (const bool backward : {false, true})
-        for (const std::int64_t n : {16, 15}) {  // cuBLASLt asks for multiples of 8
+        for (const std::int64_t n : {16, 15}) {  // cuBLASLt requires multiples of 8
           auto s = shape(8, n, 8);
           s.epilogue = epilogue;
           const bool wanted = (epilogue == ops::Epilogue::gelu && forward) ||
@@ -438,7 +438,7 @@ TEST_P(MatmulTest, HasItsEpilogueInsideWhereOptionsAndLibraryAllowIt) {
         }
 }
 
-/// A weight's gradient with that of its bias, as one product where the device can, and as two.
+/// The gradients of a weight and its bias: in one product if the device can, and in two.
 TEST_P(MatmulTest, SumsTheRowsOfA) {
   for (const auto& [m, n, k] : std::vector<std::array<std::int64_t, 3>>{
            {48, 32, 70}, {7, 5, 3}, {16, 8, 1500}, {96, 160, 64}, {64, 40, 3200}})
@@ -480,7 +480,7 @@ TEST_P(MatmulTest, FollowsItsOptions) {
   auto s = shape(96, 64, 80);
   s.c = DType::f32;
   s.accumulate = true;
-  check(s, options);  // a trial would show in the sum
+  check(s, options);  // the sum would show a trial
   s = shape(96, 64, 80);
   s.bias = true;
   check(s, options);
@@ -495,7 +495,7 @@ TEST_P(MatmulTest, FollowsItsOptions) {
                                stream());
   ops::run(ops::ActivationForward{.y = expected.view(), .x = z.view()}, stream());
   EXPECT_EQ(c.bytes(), expected.bytes());
-  // Two products, of which the clock could choose one that adds in another order.
+  // Two products, of which timing could choose one with another order of additions.
   auto untimed = options;
   untimed.timed = false;
   s.epilogue = ops::Epilogue::none;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What operations do when cuDNN or cuBLASLt refuses a call that the emulated libraries usually take:
-// the results are those of trireme's own way, and the device has a note for the log.
+// If cuDNN or cuBLASLt refuses a call that the emulated libraries normally accept, results are
+// those of trireme's own kernels, and the device keeps a note for the log.
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -47,7 +47,7 @@ class RefusalsGpu : public testing::Test {
     open_device();
   }
 
-  /// Another device: the libraries' handles and the notes begin again.
+  /// Opens another device, with new library handles and notes.
   void open_device() {
     stream_.reset();
     device_ = device::make_cuda_device(0);
@@ -161,7 +161,7 @@ class MatmulRefusalsGpu : public RefusalsGpu {
     return all;
   }
 
-  /// Without the library's way, and with it while the library refuses it.
+  /// Compares results without the library with those where the library refuses the call.
   void expect_fallback(const char* what,
                        const ops::MatmulShape& s,
                        const ops::ProductOptions& without,
@@ -209,7 +209,7 @@ TEST_F(MatmulRefusalsGpu, ABiasIsWrittenToTheResultFirst) {
   EXPECT_EQ(bits(s), spread);
 }
 
-/// cuBLASLt has no preference for the alignment of a bias.
+/// cuBLASLt's preferences have no alignment for a bias.
 TEST_F(MatmulRefusalsGpu, AMisalignedBiasIsNotGivenToTheLibrary) {
   auto s = shape();
   s.bias = true;

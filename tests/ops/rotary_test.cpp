@@ -13,7 +13,7 @@ using ops::Direction;
 using ops::RotaryScaling;
 using ops::RotaryShape;
 
-/// Rows of `stride`, whose first heads turn by position · frequency.
+/// Rows of `stride` elements whose first heads rotate by position · frequency.
 Values turned(Values x,
               const std::vector<std::int64_t>& positions,
               const RotaryShape& s,
@@ -66,7 +66,7 @@ TEST_P(RotaryTest, TurnsAsTheReferenceDoesAndBack) {
   }
 }
 
-/// The gradient of a weighted sum of what is turned.
+/// The gradient of a weighted sum of rotated values.
 TEST(RotaryReference, TurningBackIsTheGradient) {
   const RotaryShape s{4, 2, 6, 15};
   const std::vector<std::int64_t> positions{0, 1, 2, 3};
@@ -180,7 +180,7 @@ TEST(RotaryFrequencies, WithoutScalingTheyAreAGeometricSeries) {
     EXPECT_NEAR(f[j], std::pow(10.0, -static_cast<double>(j)), 1e-15);
 }
 
-/// Llama 3.1's rule as it is written down there, by wavelengths.
+/// Llama 3.1's rule as published, in terms of wavelengths.
 TEST(RotaryFrequencies, ScalingDividesLongWavelengths) {
   const RotaryScaling scaling{.factor = 32};
   const auto plain = ops::rotary_frequencies(64, 500000, {});
@@ -206,7 +206,7 @@ TEST(RotaryFrequencies, ScalingDividesLongWavelengths) {
   EXPECT_GT(between, 0);
 }
 
-/// As transformers computes them (modeling_rope_utils.py, _compute_yarn_parameters).
+/// As in transformers (modeling_rope_utils.py, _compute_yarn_parameters).
 TEST(RotaryFrequencies, YarnDividesThoseOfFewRotationsAndLinearAll) {
   RotaryScaling scaling{.factor = 4, .original_context = 64, .type = ops::RotaryScalingType::yarn};
   const auto plain = ops::rotary_frequencies(16, 10000, {});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Test tensors: values are doubles on the host, whatever dtype and device the operation works on.
+// Test tensors: values are doubles on the host for every dtype and device of the operation.
 #pragma once
 
 #include <algorithm>
@@ -25,8 +25,8 @@ namespace trireme::test {
 
 using Values = std::vector<double>;
 
-/// Standard normals times `scale`, a function of (seed, index). What was drawn once is kept: most
-/// of the tests' time went into drawing the same numbers for each variant of an operation.
+/// Standard normals times `scale`, a function of (seed, index). Drawn numbers are cached, because
+/// every variant of an operation needs the same ones.
 inline Values normals(std::uint64_t seed, std::int64_t count, double scale = 1) {
   thread_local std::map<std::uint64_t, Values> drawn;
   Values& all = drawn[seed];
@@ -39,13 +39,13 @@ inline Values normals(std::uint64_t seed, std::int64_t count, double scale = 1) 
   return values;
 }
 
-/// In memory of the host.
+/// Uses memory of the host.
 inline ops::Dropout dropped(float rate) {
   static constexpr std::uint64_t first_sample = (std::uint64_t{1} << 33U) + 5;
   return {rate, RandomKey::of(77, Draw::dropout), &first_sample, 9};
 }
 
-/// The factors of `samples` samples.
+/// The dropout factors of `samples` samples.
 inline Values dropout_factors(const ops::Dropout& dropout,
                               std::int64_t samples,
                               std::int64_t per_sample) {
@@ -57,7 +57,7 @@ inline Values dropout_factors(const ops::Dropout& dropout,
   return factors;
 }
 
-/// The values as `dtype` can hold them.
+/// The values rounded to `dtype`.
 inline Values rounded_to(DType dtype, Values values) {
   for (double& v : values)
     v = dtype == DType::bf16 ? static_cast<double>(static_cast<float>(Bf16(static_cast<float>(v))))
@@ -125,8 +125,8 @@ class Tensor {
   View view_;
 };
 
-/// `actual` is near `expected`: errors are measured against the largest expected value, or against
-/// `terms`, the size of what was subtracted to get there, if that is larger.
+/// `actual` is close to `expected`: errors are relative to the largest expected value, or to
+/// `terms`, the size of the terms of a difference, if that is larger.
 inline void expect_near(const Values& actual,
                         const Values& expected,
                         double tolerance,
@@ -150,7 +150,7 @@ inline void expect_near(const Values& actual,
       << "; the largest value is " << largest;
 }
 
-/// `gradient` of the scalar function `f` at `x` agrees with central differences.
+/// The `gradient` of the scalar function `f` at `x` must agree with central differences.
 inline void expect_gradient(const std::function<double(const Values&)>& f,
                             Values x,
                             const Values& gradient,
@@ -193,8 +193,8 @@ class OpsTest : public testing::TestWithParam<Backend> {
     return made;
   }
 
-  /// `dropout`, beginning `further` samples later, with the sample's number where host and device
-  /// read it.
+  /// `dropout` for samples that begin `further` samples later, with the sample number in memory
+  /// that host and device read.
   ops::Dropout placed(ops::Dropout dropout, std::uint64_t further = 0) {
     numbers_.push_back(device_->allocate_shared_with_host(sizeof(std::uint64_t), "sample number"));
     auto* number = reinterpret_cast<std::uint64_t*>(numbers_.back().data());

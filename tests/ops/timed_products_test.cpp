@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether timed products keep what the clock says, with an emulated GPU whose clock can be set: how
-// they were computed shows in the number of launches.
+// Timed products must keep the fastest variant. The emulated GPU's clock can be set, and the number
+// of launches shows which variant was used.
 #include <cstdint>
 #include <vector>
 
@@ -24,7 +24,7 @@ class TimedProductsGpu : public testing::Test {
     for (const char* what : {fused, kernel}) emulated::charge(what, 0);
   }
 
-  /// Launches of the second call of a product with that epilogue.
+  /// Launches of the second call of a product with this epilogue.
   static std::uint64_t launches(ops::Epilogue epilogue, const ops::ProductOptions& options) {
     const auto device = device::make_cuda_device(0);
     const auto stream = device->make_stream(device::StreamMode::inlined, "test");
@@ -81,8 +81,8 @@ TEST_F(TimedProductsGpu, HaveASwitchForEachDirection) {
   EXPECT_EQ(launches(Epilogue::gelu_backward, {.fused_gelu_backward = false}), 2U);
 }
 
-/// The emulated library puts a long sum in two halves first, where the workspace has room for them:
-/// fp32 ones of 16 x 24.
+/// For a long sum the emulated library prefers two halves if the workspace has room for them: two
+/// fp32 matrices of 16 x 24.
 TEST_F(TimedProductsGpu, UseNoMoreWorkspaceThanTheyAreGiven) {
   const auto device = device::make_cuda_device(0);
   const auto stream = device->make_stream(device::StreamMode::inlined, "test");

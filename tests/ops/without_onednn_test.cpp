@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operations linked with src/compute/ops/cpu/onednn/without_onednn.cpp in place of oneDNN, as a build
-// with TRIREME_ONEDNN=OFF has them.
+// The operations linked with src/compute/ops/cpu/onednn/without_onednn.cpp instead of oneDNN, as in
+// a build with TRIREME_ONEDNN=OFF.
 #include <vector>
 
 #include <gmock/gmock.h>

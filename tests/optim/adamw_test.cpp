@@ -32,7 +32,7 @@ TEST(AdamwNumbers, OneMinusBetaKeepsItsDigits) {
     config.beta1 = config.beta2 = beta;
     const ops::AdamwStep step = step_of(config, 1, 10, 1);
     EXPECT_NEAR(static_cast<double>(step.gain1) / (1 - beta), 1, 1e-7) << beta;
-    // In step 1 the second moment over its correction is the square of the gradient.
+    // In step 1 the corrected second moment is the square of the gradient.
     EXPECT_NEAR(static_cast<double>(step.gain2) / static_cast<double>(step.correction2), 1, 2e-7)
         << beta;
   }
@@ -417,7 +417,7 @@ TEST(AdamW, WritesNothingInAStepThatIsNotFiniteAndNamesItAfterTheNextOne) {
       });
 }
 
-/// Whichever it was, and in the order of micro-steps where there are several.
+/// The error names the right rank for every micro-step with a gradient that is not finite.
 TEST(AdamW, NamesTheRankOfAMicroStepThatIsNotFinite) {
   for (const auto& choice : EnumNames<layout::Shard>::table)
     run_ranks(3, [&](ThreadRank& rank) {

@@ -25,8 +25,8 @@ using namespace trireme::testing;
 
 constexpr int local_steps = 3;
 
-/// A rank's training in one of `replicas` over all ranks, or with `alone` among the ranks of its
-/// replica, which knows of no other.
+/// The training of one rank: with `replicas` over all ranks, or with `alone` inside its replica
+/// only, without the others.
 class Trained {
  public:
   explicit Trained(const TrainingSetting& setting, bool alone = false)
@@ -55,7 +55,7 @@ class Trained {
   comm::World& all() { return all_; }
   [[nodiscard]] const layout::ReplicaRanks& replicas() const { return replicas_; }
 
-  /// Of all pieces in their order, of one slot.
+  /// The values of one slot of all pieces, in order.
   std::vector<double> state(std::size_t slot) {
     std::vector<double> values;
     for (const StatePiece& piece : training_.optimizer().state())
@@ -70,7 +70,7 @@ class Trained {
     const std::vector<float> values = training_.parameters();
     return {values.begin(), values.end()};
   }
-  /// Of all parameters, as parameters() gives them.
+  /// Sets all parameters, in the order of parameters().
   void set_parameters(const std::vector<double>& values) {
     for (const StatePiece& piece : training_.optimizer().state()) {
       auto next = values.begin() + piece.parameter_begin;
@@ -120,7 +120,7 @@ void expect_near(const std::vector<double>& found, const std::vector<double>& ex
     ASSERT_NEAR(found[i], expected[i], 2e-6 * (1 + std::abs(expected[i]))) << i;
 }
 
-/// The weighted mean over the replicas, of which every rank has the same values.
+/// The weighted mean over the replicas; every rank gets the same values.
 std::vector<double> mean_over(Trained& alone) {
   const layout::ReplicaRanks& replicas = alone.replicas();
   const std::vector<double> mine = alone.parameters(), all = alone.all().gather_all(mine);
@@ -132,8 +132,8 @@ std::vector<double> mean_over(Trained& alone) {
   return mean;
 }
 
-/// Replicas with the same number of ranks and with different ones. AdamW's moments, which stay a
-/// replica's own, are slots 1 and 2; in larger replicas they are divided in other ways.
+/// Replicas with equal and with different numbers of ranks. AdamW's moments, slots 1 and 2, stay
+/// local to a replica; larger replicas shard them differently.
 TEST(LocalSteps, AverageReplicasThatAreTrainedAlone) {
   const int ranks = comm::make_mpi_world()->size();
   for (int replicas = 1; replicas <= ranks; ++replicas)
@@ -160,13 +160,13 @@ TEST(LocalSteps, AverageReplicasThatAreTrainedAlone) {
           expect_near(local.state(1), alone.state(1));
           expect_near(local.state(2), alone.state(2));
         }
-        before = local.parameters();  // roundings must not grow
+        before = local.parameters();  // rounding errors must not accumulate
         alone.set_parameters(before);
       }
     }
 }
 
-/// Of the parameters of all ranks after three steps, which must be the same on each of them.
+/// All parameters after three steps; they must be the same on every rank.
 std::vector<float> result_of(const TrainingSetting& setting) {
   Trained local(setting);
   for (int step = 1; step <= 3; ++step) {
@@ -216,8 +216,8 @@ std::vector<std::int64_t> elements_of(const layout::Plan& plan) {
   return elements;
 }
 
-/// The weights of runs that differ in outer.dtype alone, whose gradients do not depend on weights:
-/// they differ by what is still to be sent. Without error feedback that would grow with the steps.
+/// The weights of runs that differ only in outer.dtype, with gradients independent of weights: they
+/// differ only by the part not sent yet. Without error feedback that would grow.
 TEST(LocalSteps, SendInLaterStepsWhatWasCutOff) {
   const int ranks = comm::make_mpi_world()->size();
   constexpr int steps = 40;
@@ -244,8 +244,8 @@ TEST(LocalSteps, SendInLaterStepsWhatWasCutOff) {
   double largest_change = 0;
   for (int step = 1; step <= steps; ++step)
     largest_change = std::max(largest_change, distance(exact[step], exact[step - 1]));
-  // A code cuts off at most 1/128 of the largest value of its block with int8, 1/16 with fp8: of the
-  // terms, which are together as large as the sum, and of the sum.
+  // int8 codes lose at most 1/128 of the largest value of their block, fp8 codes 1/16: once for the
+  // terms, which together are as large as the sum, and once for the sum.
   for (const auto& [sent, of_a_code] : {std::pair{reduce::GradientDType::int8, 1.0 / 128},
                                         {reduce::GradientDType::fp8, 1.0 / 16}}) {
     const auto coded = train(sent);
@@ -256,7 +256,7 @@ TEST(LocalSteps, SendInLaterStepsWhatWasCutOff) {
   }
 }
 
-/// What the plan says of memory and messages is what the optimizer keeps between steps.
+/// The plan's memory and messages equal what the optimizer carries between steps.
 TEST(LocalSteps, CarryWhatThePlanSays) {
   const int ranks = comm::make_mpi_world()->size();
   for (int replicas = 2; replicas <= ranks; ++replicas) {

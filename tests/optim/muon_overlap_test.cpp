@@ -49,7 +49,6 @@ class RecordedTransfer final : public comm::Transfer {
   RecordedTransfer(std::unique_ptr<comm::Transfer> transfer, Notes& notes)
       : transfer_(std::move(transfer)), notes_(notes) {}
   /// Waits for the matrices, to compare them with their values later.
-  /// Waits for the matrices, to compare them with their values later.
   void enqueue(std::size_t group, comm::Direction direction, device::Stream& stream) override {
     notes_.add(direction == comm::Direction::send ? "send " : "send_back ", group);
     transfer_->enqueue(group, direction, stream);

@@ -49,7 +49,7 @@ TrainingResult train_muon(int ranks, const TrainingSetting& setting) {
 
 using Row = std::vector<double>;
 
-/// X (a I + b XtX + c (XtX)^2) in five steps, in place, times 0.2 sqrt(max).
+/// X (a I + b XtX + c (XtX)^2) five times in place, then times 0.2 sqrt(max).
 void orthogonalize_in_double(double* x, std::int64_t rows, std::int64_t columns) {
   const auto m = static_cast<std::size_t>(rows), n = static_cast<std::size_t>(columns);
   double squares = 0;
@@ -131,7 +131,7 @@ void expect_the_double_precision_loop(int ranks, const TrainingSetting& setting)
   const TrainingResult result = train_muon(ranks, setting);
   const auto expected = matrices_in_double(ranks, setting);
   // Five steps multiply an error by at most 3.4445 each and add three roundings
-  // (tests/ops/orthogonalize_test.cpp); scale and rate multiply it, and the steps add theirs.
+  // (tests/ops/optimizer/orthogonalize_test.cpp); scale and rate multiply it, and the steps add theirs.
   double growth = 0;
   for (int i = 0; i < 5; ++i) growth = (growth + 3 * 1.21 * 1.21) * 3.4445;
   const double of_a_step =

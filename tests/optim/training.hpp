@@ -25,7 +25,7 @@ inline std::vector<layout::Parameter> training_table() {
           {"c", {41, 20}, false, true},  {"d", {1}, false, false},  {"e", {129}, false, true},
           {"f", {7}, false, false}};
 }
-/// The same in three layers.
+/// The same table in three layers.
 inline std::vector<layout::Parameter> table_of_layers() {
   auto table = training_table();
   for (std::size_t p = 0; p < table.size(); ++p) table[p].group = static_cast<int>(p + 2) / 3;
@@ -76,8 +76,7 @@ struct TrainingSetting {
   }
 };
 
-/// The remaining fraction of the weight decay, where the setting lets it fall in a straight line;
-/// else 1.
+/// The remaining fraction of the weight decay if the setting decreases it linearly; else 1.
 inline double decay_share(const TrainingSetting& setting, int step) {
   return setting.weight_decay_schedule == optim::DecaySchedule::linear
              ? static_cast<double>(setting.steps - step) / (setting.steps - 1)
@@ -192,7 +191,7 @@ class Training {
     }
     return all;
   }
-  /// Every backward() from now on gives the gradients of that rank.
+  /// From now on every backward() gives the gradients of this rank.
   void be_like_rank(int rank) { like_rank_ = rank; }
   /// Every backward() from now on gives `value` as this element's gradient, in one micro-step.
   void poison(std::size_t parameter, std::size_t element, float value, int micro_step = 0) {

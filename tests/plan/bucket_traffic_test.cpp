@@ -17,7 +17,7 @@ namespace {
 
 using comm::Reduction, comm::Transport;
 
-/// Every operation takes a microsecond and `per_byte` seconds per byte.
+/// Every operation takes a microsecond plus `per_byte` seconds per byte.
 Link microsecond_link(Transport transport,
                       std::int64_t ranks,
                       std::int64_t hosts,
@@ -83,7 +83,7 @@ TEST(Wires, OfTwoCopiesOnAHost) {
   EXPECT_FALSE(wires_of(comm::Hosts::in_blocks(8, 2), 1, Transport::mpi, Reduction::sum).across);
 }
 
-/// Inside 2 ns and across 5 ns per byte: a bucket of B bytes in copies of two takes 2 B + 5 B / 2.
+/// 2 ns per byte inside hosts, 5 ns across: B bytes with two replicas take 2 B + 5 B / 2.
 TEST(BucketTraffic, AddsTheSecondReductionOfCopies) {
   const Machine machine = linked_machine({microsecond_link(Transport::shared_memory, 2, 1, 2e-9),
                                           microsecond_link(Transport::mpi, 2, 2, 5e-9)});
@@ -113,8 +113,8 @@ TEST(BucketTraffic, NamesTheLinkAcrossCopiesThatIsMissing) {
       << traffic.missing();
 }
 
-/// A quarter of the bytes takes a quarter of the time; with two ranks on a host, whose terms are not
-/// added there, half of it.
+/// A quarter of the bytes takes a quarter of the time. With two ranks on a host, whose terms are
+/// not added first, it takes half.
 TEST(BucketTraffic, CountsWhatCompressedGradientsSend) {
   for (const auto& [transport, ranks] :
        {std::pair{Transport::mpi, 2}, {Transport::hierarchical, 4}}) {
@@ -133,7 +133,7 @@ TEST(BucketTraffic, CountsWhatCompressedGradientsSend) {
   }
 }
 
-/// Factors are added inside hosts first, so a rank's bytes are a host's.
+/// Factors are added inside hosts first, so each rank sends as many bytes as a host.
 TEST(BucketTraffic, TakesFactorsForASmallerAllReduce) {
   const Machine machine = linked_machine({microsecond_link(Transport::hierarchical, 4, 2, 5e-9)});
   const layout::Plan plan(table_of(3), {.ranks = 4, .bucket_elements = 1});
@@ -148,7 +148,7 @@ TEST(BucketTraffic, TakesFactorsForASmallerAllReduce) {
               1e-15);
 }
 
-/// Whatever the model, the shards, the copies and the micro-steps: what is played sends what the
+/// For any model, sharding, replicas and micro-steps, the simulated step sends the bytes that the
 /// plan counts.
 TEST(BucketTraffic, SendsTheBytesOfThePlan) {
   const Machine machine = linked_machine(

@@ -71,7 +71,7 @@ TEST(SecondsOn, OtherRanksTakeLatenciesAndBytesOfARing) {
   EXPECT_EQ(seconds_on(two, bytes, 2, 1), 0);
   EXPECT_NEAR(seconds_on(two, bytes, 2, 2), latency + per_byte * bytes, 1e-12);
   for (const double ranks : {3.0, 4.0, 64.0, 1024.0}) {
-    // Of two ranks a round has one latency and half of the bytes.
+    // With two ranks a round has one latency and half of the bytes.
     const double by_hand = (ranks - 1) * latency + 2 * (ranks - 1) / ranks * bytes * per_byte;
     EXPECT_NEAR(seconds_on(two, bytes, 2, static_cast<std::int64_t>(ranks)), by_hand,
                 1e-9 * by_hand);

@@ -85,7 +85,7 @@ TEST(LinkCost, PutsHierarchyTogetherFromInsideAndBetweenHosts) {
   EXPECT_DOUBLE_EQ(seconds(more, 8000), (1e-6 + 8e-6) + 3 * (1e-5 + 4e-6));
 }
 
-/// Between hosts groups share the wire; on a host they share its CPUs, where there are too few.
+/// Groups share the network between hosts, and the CPUs of a host if there are too few.
 TEST(LinkCost, GroupsOfRanksShareWhatTheyCommunicateOver) {
   Machine machine =
       machine_of({link_of(Transport::mpi, 2, 2, 1e-6), link_of(Transport::mpi, 2, 1, 1e-6)});

@@ -10,7 +10,7 @@
 namespace trireme::plan {
 namespace {
 
-/// Layers of 128 elements with a bucket each.
+/// Layers of 128 elements, each with its own bucket.
 layout::Plan plan_of_layers(int layers) {
   std::vector<layout::Parameter> table;
   for (int layer = 0; layer < layers; ++layer)
@@ -88,7 +88,7 @@ TEST(Step, WithoutCommunicationIsCompute) {
   EXPECT_EQ(step.exposed_s, 0);
 }
 
-/// What is gathered before the matrices has their time; what comes after them has not.
+/// Gathers before the matrices overlap with their time; gathers after them do not.
 TEST(Step, MatricesHideTheGathersBeforeThem) {
   StepModel model = two_buckets();
   for (BucketCost& bucket : model.buckets) bucket.reduce_s = bucket.gather_s = 0;
@@ -147,7 +147,7 @@ TEST(Step, IsAsLongAsCommunicationWhereThatIsMost) {
   EXPECT_LE(step.step_s, step.communication_s + step.compute_s);
 }
 
-/// A tenth of 10 s of compute; the step is the slowest rank's already.
+/// A tenth of 10 s of compute; the step's time is already that of the slowest rank.
 TEST(Step, CountsTheWaitForTheSlowestRankAsExposed) {
   StepModel model = two_buckets();
   model.waiting_share = 0.1;
@@ -215,8 +215,8 @@ TEST(Step, WithoutReshardingEachBucketIsGatheredOnceForAllMicroSteps) {
   EXPECT_GT(predict_step(model).communication_s, 3 * 4 + 3 * 4 * 0.5);
 }
 
-/// Three slots: the fourth bucket is written at 10 s, while the first, reduced from 6 s on for 6 s,
-/// has its slot until 12 s. Without slots compute goes on.
+/// Three slots: the fourth bucket is written at 10 s, but the first, whose reduction takes 6 s from
+/// 6 s on, occupies its slot until 12 s. Without slots compute continues.
 TEST(Step, WaitsForTheSlotOfABucketThatIsReduced) {
   StepModel model = four_layers();
   for (BucketCost& bucket : model.buckets) bucket.gather_s = 0;
@@ -230,8 +230,8 @@ TEST(Step, WaitsForTheSlotOfABucketThatIsReduced) {
   EXPECT_DOUBLE_EQ(step.step_s, 12 + 2 + 1);
 }
 
-/// Of any way to shard: without a network the step is compute, and a faster network never makes it
-/// longer, nor shorter than the larger of compute and communication.
+/// For every kind of sharding: without a network the step is compute only. A faster network never
+/// makes it longer, nor shorter than the larger of compute and communication.
 TEST(Step, GrowsWithTheNetworkInEveryWayToShard) {
   for (const bool reshard : {false, true})
     for (const bool overlap : {false, true})

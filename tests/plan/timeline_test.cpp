@@ -31,7 +31,7 @@ TEST(Timeline, StartsNothingBeforeItIsEnqueued) {
   EXPECT_DOUBLE_EQ(line.now(), 12);
 }
 
-/// Compute at half of its pace, the collective three times as long: 6 s in which compute does 3 s.
+/// Compute at half pace, the collective three times as long: 6 s, in which compute does 3 s.
 TEST(Timeline, SharesBetweenComputeAndCollective) {
   Timeline line({0.5, 3});
   const auto collective = line.enqueue(2);
@@ -42,7 +42,7 @@ TEST(Timeline, SharesBetweenComputeAndCollective) {
   EXPECT_DOUBLE_EQ(line.exposed(), 0);
 }
 
-/// Compute ends first: 1 s of it takes 2 s, in which 2/3 s of the collective are done.
+/// Compute ends first: 1 s of work takes 2 s, in which 2/3 s of the collective are done.
 TEST(Timeline, GivesACollectiveItsPaceBackWhenComputeWaits) {
   Timeline line({0.5, 3});
   const auto collective = line.enqueue(2);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small model's worth of state with known values, cut as a plan says: for the checkpoint tests on
+// The state of a small model with known values, divided as a plan says: for the checkpoint tests on
 // one process and under MPI.
 #pragma once
 
@@ -36,7 +36,7 @@ inline CheckpointFacts facts_of(std::int64_t step) {
           .more = {{"precision", "fp32"}}};
 }
 
-/// What element `i` of a parameter in a state is.
+/// The value of element `i` of a parameter in a state.
 inline float value_of(std::size_t state, ParameterIndex parameter, std::int64_t i) {
   return static_cast<float>(state * 100'000 + at(parameter) * 10'000) + static_cast<float>(i) / 8;
 }

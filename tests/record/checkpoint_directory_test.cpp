@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a save removes, what it leaves, and where checkpoints may be written.
+// What a save removes and keeps, and where checkpoints may be written.
 #include "record/checkpoint/checkpoint_directory.hpp"
 
 #include <cstdio>
@@ -40,7 +40,7 @@ struct CheckpointDirectory : testing::Test {
   SavedCheckpoint save(std::int64_t step, Retention retention = 0) const {
     return save_small(scratch.path(), step, *world, retention);
   }
-  /// "" or the refusal of `checkpoints` as checkpoint.directory.
+  /// The refusal of `checkpoints` as checkpoint.directory, or "".
   [[nodiscard]] std::string refusal() const {
     try {
       expect_place_of_checkpoints(scratch / "run", checkpoints);
@@ -110,7 +110,7 @@ TEST_F(CheckpointDirectory, ReportsALatestThatCannotBeRead) {
   EXPECT_THAT(doubt_latest(scratch.path(), in("step-00000001")), HasSubstr(in("latest")));
 }
 
-/// As another user, since root may remove anything.
+/// Runs as another user, since root may remove anything.
 void become_nobody() {
   if (::geteuid() == 0 && ::setuid(65534) != 0)
     std::exit(1);
@@ -160,7 +160,7 @@ TEST_F(CheckpointDirectory, FailsWhereWhatCannotBeRemovedIsInTheWay) {
 
 TEST_F(CheckpointDirectory, IsRefusedAmongFilesOfOthers) {
   EXPECT_EQ(refusal(), "") << "empty";
-  fs::create_directory(in("step-00000500"));  // of another trainer
+  fs::create_directory(in("step-00000500"));  // from another trainer
   EXPECT_THAT(refusal(), AllOf(HasSubstr("error: checkpoint.directory: "),
                                HasSubstr(", such as step-00000500."),
                                HasSubstr(checkpoints + "/checkpoints")));

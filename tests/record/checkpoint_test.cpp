@@ -114,8 +114,8 @@ TEST(Checkpoint, HasContentHashesThatDoNotDependOnTheRankCount) {
   EXPECT_EQ(seen.size(), states.size() * small_model().size());
 }
 
-/// Loads on one number of ranks under one layout what another wrote, and saves it again. `whole`:
-/// every rank holds everything, as without sharding, and writes what it owns.
+/// Loads on this number of ranks and layout what another one wrote, and saves it again. `whole`:
+/// every rank holds everything, as without sharding, and writes the part that it owns.
 void pass_on(const std::string& directory,
              std::int64_t step,
              int ranks,
@@ -213,8 +213,8 @@ TEST(Checkpoint, CanBeWantedWholeByEveryRank) {
   });
 }
 
-/// Of a parameter that an optimizer keeps less of, a state may be missing, in the file or where it
-/// is read to: older checkpoints of Muon hold more than a run needs.
+/// A parameter's state may be missing in the file or in the destination if an optimizer does not
+/// need it: older checkpoints of Muon hold more than a run needs.
 TEST(Checkpoint, AStateMayLackAParameter) {
   constexpr ParameterIndex lacking{2};
   const auto without = [](auto slabs) {
@@ -305,7 +305,7 @@ TEST(Pruning, NeverRemovesMilestones) {
   const test::ScratchDirectory scratch;
   for (const std::int64_t step : {100, 200, 300, 400, 500, 600, 700})
     save_on(2, scratch.path(), step, {2, 300});
-  // The two newest hold a milestone, which counts among them.
+  // The two newest include a milestone, which counts as one of them.
   EXPECT_THAT(names_in(scratch / "checkpoints"),
               ElementsAre("latest", "step-00000300", "step-00000600", "step-00000700"));
   save_on(2, scratch.path(), 800, {1, 300});
@@ -373,7 +373,7 @@ TEST(Commit, NeverShowsAHalfWrittenCheckpointAndClearsTheOneOfACrash) {
   const test::ScratchDirectory scratch;
   save_on(1, scratch.path(), 1);
   const std::string stale = scratch / "checkpoints/step-00000002.tmp";
-  fs::copy(scratch / "checkpoints/step-00000001", stale);  // whole but for its name
+  fs::copy(scratch / "checkpoints/step-00000001", stale);  // complete except for its name
   EXPECT_EQ(newest_checkpoint(scratch.path())->step, 1);
   ASSERT_EQ(list_checkpoints(scratch.path()).size(), 1U);
   save_on(1, scratch.path(), 3);
@@ -390,7 +390,7 @@ TEST(Commit, SurvivesBeingKilledAtAnyMoment) {
                               for (std::int64_t step = 2;; ++step)
                                 save_small(scratch.path(), step % 10 + 2, *world, 2);
                             });
-    ::usleep(delay);  // the moment of the kill is what is varied here
+    ::usleep(delay);  // the moment of the kill varies
     child.kill();
     const auto all = list_checkpoints(scratch.path());
     ASSERT_FALSE(all.empty());
@@ -465,7 +465,7 @@ TEST(Damage, OfAFileIsNamedWithTheWayOut) {
   EXPECT_THAT(refusal_of(directory), HasSubstr("not a checkpoint: there is no manifest.h5"));
 }
 
-/// As if the manifest had been changed together with its sum.
+/// As if the manifest and its sum had been changed together.
 void rewrite_sum(const std::string& directory) {
   test::write_bytes(directory + "/manifest.xxh64", manifest_sum(directory));
 }
@@ -499,7 +499,7 @@ TEST(Damage, OfAnyBitIsFoundAndNamedWithTheWayOut) {
       const auto position = random() % bytes.size();
       bytes[position] = static_cast<char>(bytes[position] ^ (1 << (random() % 8)));
       test::write_bytes(directory + name, bytes);
-      // A sum that does not match its manifest accuses the manifest.
+      // If the sum does not match, the error names the manifest.
       const std::string named = std::string(name) == "/manifest.xxh64" ? "/manifest.h5" : name;
       ASSERT_THAT(refusal_of(directory, 1),
                   AllOf(HasSubstr("step-00000005" + named), HasSubstr("damaged"),

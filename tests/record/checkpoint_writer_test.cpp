@@ -29,7 +29,7 @@ namespace {
 using testing::HasSubstr;
 namespace fs = std::filesystem;
 
-/// A parameter of 8 blocks, so that there is something to interrupt.
+/// A parameter of 8 blocks, so that a write can be interrupted.
 constexpr std::int64_t large = std::int64_t{1} << 24;
 
 struct OneRank {
@@ -78,14 +78,14 @@ TEST(CheckpointWriter, WritesTheSameBytesWhetherOrNotTheRunWaits) {
   save_checkpoint(run.scratch.path(), run.plan, facts_of(1), run.slabs(), 0, *run.world);
 
   {
-    const h5::LibraryLock lock;  // the thread cannot make its file before this ends
+    const h5::LibraryLock lock;  // the thread cannot create its file before this is released
     run.writer.start(facts_of(2), run.slabs());
     EXPECT_TRUE(run.writer.under_way());
     EXPECT_TRUE(run.writer.busy());
   }
   while (run.writer.busy()) {
     EXPECT_FALSE(fs::exists(run.directory(2))) << "visible before it is whole";
-    ::usleep(100);  // paces the looks; the loop ends when the thread does
+    ::usleep(100);  // polling interval; the loop ends when the thread does
   }
   EXPECT_FALSE(run.writer.advance()) << "the manifest comes after the files";
   const auto saved = run.writer.advance();
@@ -106,9 +106,8 @@ TEST(CheckpointWriter, LetsTheRecordGoOn) {
   RunRecord record = RunRecord::create(run.scratch.path(), {{}, {}, {"node"}, {}},
                                        {.file_seconds = 0, .file_share = 1e9});
   std::int64_t rows = 0, checkpoint = 0;
-  // Until one was under way after several rows. This thread may be kept from its core meanwhile,
-  // so it may take more than one; a record that waited for every checkpoint would never see the
-  // end.
+  // Repeats until a checkpoint was in progress during several rows. That may take several attempts
+  // if this thread gets no CPU time. A record that waits for checkpoints would never pass.
   for (std::int64_t meanwhile = 0; meanwhile < 2;) {
     run.writer.start(facts_of(++checkpoint), run.slabs());
     for (meanwhile = 0; run.writer.busy(); ++meanwhile) {

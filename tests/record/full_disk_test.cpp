@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The record when the disk is full, or the process dies, at any call that writes: lines that were not
-// synced may be lost, the log can always be continued, and run.h5 is always a whole file. The record
-// calls write() for its log, HDF5 pwrite() and ftruncate() for run.h5; both call rename() and
-// fdatasync() through the functions below.
+// The record when the disk is full or the process dies at any writing call: unsynced lines may be
+// lost, but the log can always be continued, and run.h5 is always a complete file. The record calls
+// write() for its log, HDF5 pwrite() and ftruncate() for run.h5; both call rename() and fdatasync()
+// through the functions below.
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
@@ -28,9 +28,9 @@ namespace {
 
 enum class Fate { none, full, file_full, dies };
 Fate fate = Fate::none;
-int left = 0;  ///< calls until it strikes
+int left = 0;  ///< calls until the fault
 
-/// Whether this call is refused: the disk is full from the last allowed call on.
+/// Whether this call fails: the disk is full after the last allowed call.
 bool refused(bool is_log) {
   if (fate == Fate::none || (fate == Fate::file_full && is_log) || left-- > 0)
     return false;
@@ -48,7 +48,7 @@ Function* real(const char* name) {
 }  // namespace
 
 extern "C" ssize_t write(int file, const void* data, size_t count) {
-  if (file > 2 && refused(true)) {  // a part of the line is there
+  if (file > 2 && refused(true)) {  // a part of the line is written
     static_cast<void>(real<decltype(write)>("write")(file, data, count / 2) == 0);
     errno = ENOSPC;
     return -1;
@@ -81,7 +81,7 @@ void add_steps(RunRecord& record, std::int64_t first, std::int64_t last) {
   record.append(CheckpointRow{.step = last, .bytes = 10});
 }
 
-/// A resume after step 12 that records up to step 30, and writes run.h5 three times.
+/// Resumes after step 12, records up to step 30, and writes run.h5 three times.
 void go_on(const test::ScratchDirectory& scratch, std::vector<std::string>* said = nullptr) {
   RunRecord record = resumed(scratch.path(), 12, run_header,
                              {.file_share = 1e9, .warn = [&](const std::string& text) {
@@ -100,14 +100,14 @@ std::vector<std::int64_t> up_to(std::int64_t last) {
   return steps;
 }
 
-/// Each of the first calls is tried, and of the many that write run.h5 some.
+/// Tries each of the first calls, and a sample of the many that write run.h5.
 int step_after(int calls) {
   return calls < 10 ? 1 : 1 + calls / 8;
 }
 
 class RecordOfABrokenDisk : public testing::Test {
  protected:
-  /// The directory is as after a run of 20 steps.
+  /// Restores the directory to the state after a run of 20 steps.
   void begin() const {
     for (const char* name : {"steps.jsonl", "run.h5", "run.h5.tmp"})
       std::filesystem::remove(scratch_ / name);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// checkpoint.directory: checkpoints that lie elsewhere, reached by a link.
+// checkpoint.directory: checkpoints in another place, reached through a link.
 #include <filesystem>
 #include <string>
 
@@ -70,7 +70,7 @@ TEST_F(Elsewhere, CheckpointsOfAnotherRunAreRefusedWithAndWithoutTheKey) {
   fs::create_directory(other);
   EXPECT_THAT(refused(other, target), HasSubstr("no run was here"));
   EXPECT_THAT(refused(scratch / "not-yet", target), HasSubstr("no run was here"));
-  link_checkpoints(other, target);  // as an older start left it
+  link_checkpoints(other, target);  // as left by an older start
   EXPECT_THAT(refused(other, ""), HasSubstr("no run was here"));
 
   fs::copy(run, copy, fs::copy_options::recursive | fs::copy_options::copy_symlinks);

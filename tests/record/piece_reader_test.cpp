@@ -24,7 +24,7 @@ TEST(PieceReader, ReadsTheBytesThatAreWantedAndNoOthers) {
   const Manifest manifest = read_manifest(directory);
   const Piece& piece = manifest.pieces_of(1, 0).front();
   ASSERT_GT(piece.count, 100);
-  // Nothing is left of the file after the first hundred elements of the piece.
+  // Truncates the file after the first hundred elements of the piece.
   std::filesystem::resize_file(directory + "/" + rank_file(0),
                                static_cast<std::uintmax_t>(piece.offset + 400));
   PieceReader reader(directory, manifest);

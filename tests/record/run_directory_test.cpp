@@ -109,7 +109,7 @@ TEST(RunDirectory, RefusesASecondRunByNameUntilTheFirstEnds) {
   EXPECT_TRUE(RunDirectory(scratch / "run", *world).locked());
 }
 
-/// Holds the lock of `directory`, whose line names `process` on `host`, until it is killed.
+/// Holds the lock of `directory`, naming `process` on `host` in its line, until it is killed.
 std::unique_ptr<test::DoomedChild> held(const std::string& directory,
                                         pid_t process,
                                         const std::string& host) {
@@ -175,7 +175,7 @@ TEST(RunDirectory, RefusesASecondRunWhereTheLockFileWasDeleted) {
   RunDirectory first(scratch / "run", *world);
   std::filesystem::remove(scratch / "run/lock");
   EXPECT_THROW(RunDirectory(scratch / "run", *world), UserError);
-  first.expect_in_place();  // which makes the file again
+  first.expect_in_place();  // which creates the file again
   EXPECT_THAT(test::bytes_of(scratch / "run/lock"), HasSubstr("process "));
   try {
     const RunDirectory second(scratch / "run", *world);

@@ -28,7 +28,7 @@ using testing::HasSubstr;
 
 class RunRecordTest : public testing::Test {
  protected:
-  /// A new record with rows of these steps.
+  /// A new record with rows for these steps.
   [[nodiscard]] RunRecord begun(std::int64_t steps, RunRecordOptions options = {}) const {
     RunRecord record = RunRecord::create(scratch_.path(), run_header, std::move(options));
     for (std::int64_t step = 1; step <= steps; ++step) record.append(step_row(step));
@@ -48,7 +48,7 @@ class RunRecordTest : public testing::Test {
                  found.data());
     return found;
   }
-  /// What resuming after the step warns about.
+  /// The warnings when resuming after this step.
   [[nodiscard]] std::vector<std::string> warnings_of_resume(std::int64_t step) const {
     std::vector<std::string> said;
     resumed(scratch_.path(), step, run_header,
@@ -173,7 +173,7 @@ TEST_F(RunRecordTest, TakesBackRowsBeyondTheResumedStep) {
     record.append(ValidationRow{8, 3.5});
     for (const std::int64_t step : {3, 6, 9})
       record.append(CheckpointRow{.step = step, .bytes = 10 * step, .stall_s = 0.5});
-    // As gathered from ranks: not sorted by step.
+    // As gathered from the ranks: not sorted by step.
     record.append(span_samples({span_sample(1, 0), span_sample(7, 0), span_sample(2, 1),
                                 span_sample(6, 1), span_sample(6, 1)}));
   }
@@ -217,7 +217,7 @@ TEST_F(RunRecordTest, TakesBackWhatAnEarlierResumeRecorded) {
   }
   const LogFacts found = look_at_log(log_);
   EXPECT_EQ(found.last_step, 6);
-  RunRecord record = resumed(scratch_.path(), 5);  // steps 6 to 9 of the first start stay away
+  RunRecord record = resumed(scratch_.path(), 5);  // steps 6 to 9 of the first start are not kept
   record.close();
   EXPECT_THAT(steps(), ElementsAre(1, 2, 3, 4, 5));
 }
@@ -322,7 +322,7 @@ TEST_F(RunRecordTest, IgnoresKindsOfLinesThatItDoesNotKnow) {
 }
 
 TEST_F(RunRecordTest, WritesItsFileSeldomEnoughToTakeNoTime) {
-  double now = 0;  // a tenth of a second passes from one look at the clock to the next
+  double now = 0;  // each reading of the clock advances it by 0.1 s
   RunRecord record =
       RunRecord::create(scratch_.path(), run_header, {.clock = [&now] { return now += 0.1; }});
   const auto written_after = [&](double seconds) {

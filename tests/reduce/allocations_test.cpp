@@ -14,7 +14,7 @@ namespace {
 std::atomic<long> num_allocations{0};  // NOLINT: operator new has nowhere else to count
 }  // namespace
 
-// Not inlined, else compilers see malloc paired with delete and warn.
+// Not inlined, otherwise compilers see malloc paired with delete and warn.
 [[gnu::noinline]] void* operator new(std::size_t bytes) {
   ++num_allocations;
   if (void* at = std::malloc(bytes))

@@ -10,7 +10,7 @@
 
 namespace trireme::testing {
 
-/// What is left of values + error after it was sent; returns what was sent.
+/// Stores the rest of values + error that was not sent; returns the part that was sent.
 inline test::Values send(reduce::GradientDType wire,
                          const std::vector<float>& values,
                          test::Values& error) {
@@ -25,7 +25,7 @@ inline test::Values send(reduce::GradientDType wire,
   return sent;
 }
 
-/// As train_plainly(), with gradients that are sent as int8 or fp8; one micro-step.
+/// As train_plainly(), with gradients sent as int8 or fp8; one micro-step.
 inline std::vector<float> train_in_codes(const Setting& setting, int steps, int ranks) {
   std::vector<float> all;
   const auto parameters = table();

@@ -66,7 +66,7 @@ TEST_F(QueueTest, BeginsHeldCollectivesUpToTheOneThatIsWaitedFor) {
   EXPECT_THAT(begun_, ElementsAre("reduce 0", "reduce 1", "reduce 2", "gather 1"));
 }
 
-/// Collectives of other sources begin with all that are held before them.
+/// Collectives of other sources begin together with all that were held before them.
 TEST_F(QueueTest, SourcesThatOvertakeBeginWithoutTheOthers) {
   queue_.hold(true);
   push(gather_, 3);

@@ -67,10 +67,10 @@ ParallelConfig config_of(GradientDType wire, layout::Shard shard, bool feedback 
   return config;
 }
 
-/// Gradient descent on the sum over ranks of |x - a_rank|^2 / 2, whose optimum is the mean of all
-/// a. The terms do not vanish there, so what is cut off of them does not either. Returns the
-/// largest distance to the optimum of the mean of the last half of the steps. An element of which one
-/// in 64 is sent waits up to 64 steps, so the rate is small where few are.
+/// Gradient descent on the sum over ranks of (x - a_rank)^2 / 2, whose optimum is the mean of all
+/// a. The terms are not zero there, so neither is the part that codes cut off. Returns the largest
+/// distance of the mean of the last half of the steps to the optimum. If one element in 64 is sent,
+/// an element waits up to 64 steps, so the rate is small where few are sent.
 double distance_to_optimum(GradientDType wire, layout::Shard shard, bool feedback) {
   constexpr int ranks = 2;
   const bool sends_all = wire == GradientDType::int8 || wire == GradientDType::fp8;
@@ -89,7 +89,7 @@ double distance_to_optimum(GradientDType wire, layout::Shard shard, bool feedbac
     std::vector<double> late(elements);
     for (int step = 0; step < steps; ++step) {
       for (std::size_t i = 0; i < elements; ++i) gradient[i] = x[i] - wanted(rank.world.rank(), i);
-      // With shards only rank 0 owns elements; the others are told.
+      // With shards only rank 0 owns elements; it sends the sum to the others.
       std::vector<double> sum(elements);
       const auto own = store.sum(gradient);
       if (shard == layout::Shard::none || rank.world.rank() == 0)

@@ -400,7 +400,7 @@ TEST(Engine, AllocatesExactlyTheBytesOfTheBudget) {
               ASSERT_EQ(static_cast<std::int64_t>(engine.gradient_bytes()), budget.gradient_bytes);
               ASSERT_EQ(static_cast<std::int64_t>(engine.parameter_bytes()),
                         budget.parameter_bytes);
-              // Memory that is sent comes from the communicator, and no other memory does.
+              // Sent memory is allocated by the communicator, and no other memory is.
               const bool rounds = ranks > 1 && wire != GradientDType::fp32;
               const bool turns = layout::shards_gradients(shard);
               const std::int64_t elements = rounds  ? plan.largest_bucket()

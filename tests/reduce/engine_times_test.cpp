@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The times that the engine has of its collectives: their order, which step they belong to, and
-// that none is missing.
+// The engine's times of its collectives: their order and step, and that none is missing.
 #include <string>
 #include <vector>
 
@@ -88,8 +87,8 @@ TEST(Times, AgreeWithTheOrderOfEventsAndTheExposedTime) {
   });
 }
 
-/// Where every micro-step is reduced, and gathers twice, each of these collectives has times of its
-/// own.
+/// If every micro-step is reduced and parameters are gathered twice, each collective has its own
+/// times.
 TEST(Times, AreReportedForEveryCollectiveOfAStep) {
   run_ranks(2, [](ThreadRank& rank) {
     const Setting setting{

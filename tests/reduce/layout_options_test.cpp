@@ -34,7 +34,7 @@ TEST(AutoBuckets, AreASixteenthOfTheModelWhereTheyShareSlots) {
   EXPECT_EQ(bucket_elements(config, small, 2, Wire::inside_a_host), 2 * 131'072) << "a message";
 }
 
-/// To overlap sending with backward.
+/// Several buckets let sending overlap with backward.
 TEST(AutoBuckets, AreASixteenthOfTheModelBetweenHosts) {
   const std::vector<layout::Parameter> middle{{"w", {16, 20'000'000}}};
   const auto elements = [&](int ranks, Wire wire) {
@@ -48,7 +48,7 @@ TEST(AutoBuckets, AreASixteenthOfTheModelBetweenHosts) {
   EXPECT_EQ(bucket_elements({}, small, 2, Wire::between_hosts), 834'000 / 16);
 }
 
-/// Beyond sqrt(model / message) ranks they would take more than the shards save.
+/// Beyond sqrt(model / message) ranks they would need more memory than the shards save.
 TEST(AutoBuckets, ThatShareSlotsGrowWithTheRanksUpToTheMeanOfModelAndMessage) {
   ParallelConfig config;
   config.shard = layout::Shard::gradients;

@@ -52,7 +52,7 @@ TEST_P(EngineOverNccl, SendsGradientsInCodes) {
   }
 }
 
-/// The sums of NCCL, as every other one, are of two or three small integers first: on the same ranks
+/// NCCL's first sums, like all others, add two or three small integers. So on the same ranks,
 /// factors have the same bits with and without overlap.
 TEST_P(EngineOverNccl, SendsFactorsOfGradients) {
   Setting setting{.shard = layout::Shard::none, .gradient_rank = 2};

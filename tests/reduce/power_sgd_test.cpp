@@ -135,7 +135,7 @@ TEST_P(PowerSgdAtRanks, SendsTheProjectionThatThePaperDefines) {
     });
 }
 
-/// Buckets, overlap, shards, cached addresses: none of them changes a bit.
+/// Buckets, overlap, shards and cached addresses do not change any bit.
 TEST_P(PowerSgdAtRanks, HasTheSameBitsWithEverySwitch) {
   const int ranks = GetParam(), steps = 3;
   std::vector<float> expected;
@@ -169,7 +169,7 @@ TEST(PowerSgd, OfOneRankIsNone) {
   });
 }
 
-/// With the second step the factors have found the space of a matrix of their rank.
+/// From the second step on, factors span the space of a matrix of their rank.
 TEST(PowerSgd, IsExactForMatricesOfItsRank) {
   run_ranks(2, [](ThreadRank& self) {
     OneStore store(self, config_of(2, layout::Shard::none, false), {{"m", {24, 40}}});
@@ -182,7 +182,7 @@ TEST(PowerSgd, IsExactForMatricesOfItsRank) {
   });
 }
 
-/// A bias, and a matrix whose factors would not be smaller, are sent as they are.
+/// A bias, and a matrix whose factors would not be smaller, are sent uncompressed.
 TEST(PowerSgd, SendsOtherParametersWhole) {
   run_ranks(3, [](ThreadRank& self) {
     for (const std::vector<std::int64_t>& shape : {std::vector<std::int64_t>{70}, {6, 12}}) {
@@ -198,7 +198,7 @@ TEST(PowerSgd, SendsOtherParametersWhole) {
   });
 }
 
-/// What was sent and the errors of all ranks are together all gradients.
+/// The sent part and the errors of all ranks add up to the sum of all gradients.
 TEST(PowerSgd, LosesNothing) {
   run_ranks(2, [](ThreadRank& self) {
     OneStore store(self, config_of(1), {{"m", {18, 30}}});
@@ -276,8 +276,8 @@ TEST(PowerSgd, HoldsWhatThePlanCounts) {
       run_ranks(3, [&](ThreadRank& rank) {
         const ParallelConfig config = config_of(2, shard, feedback);
         OneStore store(rank, config, trireme::testing::table());
-        // wte [7, 30] and c [40, 20] have factors. Every parameter has a bucket, and what is sent of
-        // it fits into one granule.
+        // wte [7, 30] and c [40, 20] have factors. Every parameter has a bucket, and the data sent
+        // for it fits into one granule.
         std::int64_t carried = 0;
         for (const Carried& one : store.store.carried())
           if (one.holder == Carried::Holder::all)

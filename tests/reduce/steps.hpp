@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training steps of the engine alone, on any device, and the same without engine and streams.
+// Training steps of the engine alone, on any device, and the same steps without engine and streams.
 //
-// Gradients depend on the parameters' values, so that a stale parameter changes the result. All
-// values are integers that fp32 represents exactly, so sums are exact in every order and results
-// are compared to the bit for every transport. Writes to gradients and parameters are enqueued on
-// compute without waiting, so that a missing wait in the engine changes the result as well.
+// Gradients depend on the values of parameters, so that a stale parameter changes the result. All
+// values are integers that fp32 represents exactly, so sums are exact in every order and all
+// transports must give the same bits. Writes to gradients and parameters are enqueued on compute
+// without waiting, so that a missing wait in the engine changes the result as well.
 #pragma once
 
 #include <algorithm>

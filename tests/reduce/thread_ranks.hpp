@@ -91,7 +91,7 @@ class ThreadTransfer final : public comm::Transfer {
       hub_.collectives_.arrive_and_wait();
     });
   }
-  /// `taken`: by peer, the number of its messages that were looked at.
+  /// `taken`: for each peer, how many of its messages have been read.
   void receive(const comm::Message& to, std::vector<std::size_t>& taken) const {
     const auto peer = static_cast<std::size_t>(to.peer);
     const auto& theirs = hub_.messages_[peer]->outgoing;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What compression of gradients carries, in checkpoints.
+// The state that gradient compression carries between steps, in checkpoints.
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,7 +17,7 @@
 namespace trireme::session {
 namespace {
 
-/// What a session carries under a name, by element of the model; 0 where this rank has nothing.
+/// The state under a name, by element of the model; 0 where this rank stores nothing.
 std::vector<double> carried(const Session& session, const std::string& name) {
   std::vector<double> all;
   std::vector<std::size_t> begins;
@@ -35,7 +35,7 @@ std::vector<double> carried(const Session& session, const std::string& name) {
   return all;
 }
 
-/// The sum over ranks first, first + stride, … of what they have; in fp32, as ranks add it.
+/// The sum over ranks first, first + stride, …; in fp32, as the ranks add it.
 std::vector<double> sum(const std::vector<double>& of_ranks,
                         std::size_t elements,
                         int first,
@@ -104,7 +104,7 @@ void save_and_load(const Job& job, comm::MpiWorld& world) {
   world.barrier();
 }
 
-/// Errors are added up on fewer ranks; every rank has the same factors.
+/// On fewer ranks errors are added up; every rank has the same factors.
 TEST(CompressionState, ComesBackOnTheSameRanksAndOnFewer) {
   comm::MpiWorld world;
   if (world.size() == 1)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps that are enqueued before the outcome of the last one is read.
+// Steps that are enqueued before the outcome of the previous one is read.
 #include <algorithm>
 #include <limits>
 #include <memory>
@@ -33,7 +33,7 @@ class LateOutcomes : public ::testing::TestWithParam<DeviceChoice> {
     job_.batch = {.sequences = 4, .micro_sequences = 2};
   }
 
-  /// A session with initial values.
+  /// A session with its initial parameters.
   std::unique_ptr<Session> make() {
     Log log(false, "test");
     if (!data_)

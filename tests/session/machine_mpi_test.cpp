@@ -48,7 +48,7 @@ TEST_F(Precisions, AnExplicitPrecisionIsUsed) {
 TEST(Device, IsACpuOrNoneForWhatMeasuresCpus) {
   const auto world = comm::make_mpi_world();
   const device::CudaCensus none{.count = 0, .why_none = "no driver"};
-  // One rank's GPU is enough: a run would take it there.
+  // A GPU on one rank is enough: a run would use it there.
   const device::CudaCensus some{.count = world->rank() == world->size() - 1 ? 1 : 0,
                                 .why_none = {}};
   expect_cpus(*world, "it", DeviceChoice::automatic, none);

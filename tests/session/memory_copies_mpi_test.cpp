@@ -25,7 +25,7 @@ namespace {
 
 using record::facts_of, record::plan_for;
 
-/// A world whose ranks lose one of them in the middle of a copy: its second exchange fails.
+/// A world that loses a rank during a copy: its second exchange fails.
 class LosingWorld final : public comm::World {
  public:
   explicit LosingWorld(comm::World& whole) : whole_(whole) {}
@@ -68,20 +68,20 @@ class Copies : public ::testing::Test {
     for (int rank = 0; rank < world_.size(); ++rank) all_.insert(rank);
   }
 
-  /// The state that each rank of `world` owns, into memory.
+  /// Copies the state that each rank of `world` owns to memory.
   void take(std::int64_t step, comm::World& world) {
     const layout::Plan plan = plan_for(world.size());
     record::Owned owned(plan, world.rank());
     owned.fill();
     copies_.take(facts_of(step), owned.wanted(), *stream_, world);
   }
-  /// The ranks of `world` without `lost`; none on these.
+  /// The ranks of `world` except `lost`; null on the lost ranks.
   std::unique_ptr<comm::MpiWorld> without(const std::set<int>& lost, comm::MpiWorld& world) {
     const int out = lost.contains(world.rank()) ? 1 : 0;
     auto part = std::make_unique<comm::MpiWorld>(world, out);
     return out > 0 ? nullptr : std::move(part);
   }
-  /// Writes what the ranks of `rest` have in memory; returns its step, or -1.
+  /// Writes the copies in memory of the ranks of `rest`; returns their step, or -1.
   std::int64_t write(const std::string& directory,
                      comm::World& rest,
                      std::int64_t newer_than = -1) {

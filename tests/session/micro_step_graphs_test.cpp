@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Captured micro-steps compared with others: the same bits, with any work between two micro-steps,
-// and the same calls of the hooks at the same points.
+// Captured micro-steps must give the same bits as others, with any work between two micro-steps,
+// and call the hooks at the same points.
 #include "session/micro_step_graphs.hpp"
 
 #include <algorithm>

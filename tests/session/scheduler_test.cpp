@@ -26,7 +26,7 @@ struct Variable {
   std::string value;
 };
 
-/// Sets the variables of a job while it exists.
+/// Sets environment variables of a job while it exists.
 class Environment {
  public:
   explicit Environment(std::initializer_list<Variable> variables) : variables_(variables) {
@@ -124,7 +124,7 @@ TEST_F(Scheduler, OfSlurmTellsTheTimeLeft) {
 }
 
 TEST_F(Scheduler, OfPbsTellsStartAndWalltime) {
-  // From the PBS Professional 2022 of a site, shortened.
+  // Output of PBS Professional 2022 at a site, shortened.
   const std::string text =
       "Job Id: 12.server\n"
       "    Job_Name = trireme\n"

@@ -57,7 +57,7 @@ TEST(SignalScope, KeepsRequestingAStop) {
   }
 }
 
-/// Runs `action` in a process of its own and returns how that ended.
+/// Runs `action` in a child process and returns its exit status.
 template <class Action>
 int in_a_child(const Action& action) {
   const pid_t child = ::fork();
@@ -76,7 +76,7 @@ TEST(SignalScope, EndsAtOnceBeforeTheTrainingBegins) {
     const int status = in_a_child([number = number] {
       const SignalScope signals;
       ::kill(::getpid(), number);
-      ::pause();  // nothing in the preparation looks at the signals
+      ::pause();  // the preparation does not check for signals
     });
     ASSERT_TRUE(WIFEXITED(status)) << number;
     EXPECT_EQ(WEXITSTATUS(status), 75) << number;
@@ -100,7 +100,7 @@ TEST(SignalScope, TellsARequestFromOtherReasonsByItsExitCode) {
   signals.training_begins();
   raise(SIGTERM);
   EXPECT_EQ(code_of(signals.stop().value()), ExitCode::requeue);
-  signals.request_stop(StopReason::request);  // and the user wants an end
+  signals.request_stop(StopReason::request);  // the user wants to stop
   EXPECT_EQ(code_of(signals.stop().value()), ExitCode::stopped);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Child processes for tests of what survives a death: one that is killed, and one whose disk is
-// full.
+// Child processes for tests of what remains after a crash: one that is killed, and one whose disk
+// is full.
 #pragma once
 
 #include <csignal>
@@ -16,7 +16,7 @@
 
 namespace trireme::test {
 
-/// A copy of this process that does `first` and says so, then does `rest` until it is killed. The
+/// A copy of this process that runs `first`, reports that, and runs `rest` until it is killed. The
 /// constructor returns when `first` is done.
 class DoomedChild {
  public:
@@ -58,8 +58,8 @@ class DoomedChild {
   pid_t pid_ = 0;
 };
 
-/// For EXPECT_EXIT: does `action` where no file may grow beyond `bytes`, prints the StorageError
-/// that comes of it and exits with 3; with 0 when none comes.
+/// For EXPECT_EXIT: runs `action` where no file may grow beyond `bytes`. On a StorageError it
+/// prints the message and exits with 3, otherwise with 0.
 template <class Action>
 [[noreturn]] void exit_with_a_full_disk(rlim_t bytes, Action&& action) {
   std::signal(SIGXFSZ, SIG_IGN);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests that mean a GPU: without one they are skipped, in words, and with
+// For tests that need a GPU: without one they are skipped with a message, and with
 // TRIREME_REQUIRE_CUDA=1 they fail.
 #pragma once
 

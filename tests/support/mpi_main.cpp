@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// main() of every test that declares rank counts: MPI around GoogleTest, one verdict for all ranks.
+// main() of every test that declares rank counts: MPI with GoogleTest, one result for all ranks.
 //
-// An exception on one rank would leave the others waiting in a collective until the time-out; with
-// more than one rank GoogleTest is told not to catch it, so the process dies and mpirun ends the
+// An exception on one rank would leave the others waiting in a collective until the time-out. With
+// more than one rank, GoogleTest therefore does not catch it: the process dies, and mpirun ends the
 // job at once.
 #include <cstdio>
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A process that may open no further file, as on a machine that is busy: a failure of the machine's
-// that needs no help from a library.
+// A process that may not open any more files, as on a busy machine. This injects a system failure
+// without a preloaded library.
 #pragma once
 
 #include <sys/resource.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An empty directory for one test, removed with everything in it at the end.
+// An empty directory for one test, removed with its contents at the end.
 #pragma once
 
 #include <cstdlib>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that share one GPU. NCCL refuses that unless the ranks claim hosts of their own; then it
-// connects them through sockets.
+// Ranks that share one GPU. NCCL refuses this unless the ranks claim to be on different hosts; then
+// it connects them through sockets.
 #pragma once
 
 #include <cstdlib>
@@ -20,7 +20,7 @@
 
 namespace trireme::test {
 
-/// Before the first call of NCCL, which reads them once.
+/// Must run before the first NCCL call, which reads the variables once.
 inline void pretend_to_be_on_a_host_of_ones_own(int rank) {
   setenv("NCCL_HOSTID", ("rank" + std::to_string(rank)).c_str(), 1);
   for (const auto& [name, value] : {std::pair{"NCCL_NET", "Socket"},
@@ -32,7 +32,7 @@ inline void pretend_to_be_on_a_host_of_ones_own(int rank) {
     setenv(name, value, 1);
 }
 
-/// For tests of all dtypes that travel.
+/// For tests of all dtypes that are sent.
 class OverNccl : public ::testing::TestWithParam<DType> {
  protected:
   void SetUp() override {

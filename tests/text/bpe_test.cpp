@@ -46,7 +46,7 @@ TEST(Bpe, SpecialTokensInATextAreOrdinaryText) {
 }
 
 TEST(Bpe, ATokenThatNoMergeReachesIsNotAShortcut) {
-  // The merges make (ab)c of abc before bc could be: abc as a bc is never made.
+  // Merging makes (ab)c from abc before bc can exist, so abc as a + bc is never made.
   Vocabulary vocabulary = vocabulary_of({{"a", "b"}, {"b", "c"}, {"a", "bc"}});
   const auto listed = make_tokenizer(vocabulary, "test");
   EXPECT_THAT(encoded(*listed, "abc"), ElementsAre(256, 66));
@@ -115,7 +115,7 @@ TEST(Bpe, EveryByteSequenceComesBack) {
     }
 }
 
-/// Merges by going over the piece again for each, as the header says.
+/// Merges by searching the whole piece again for each merge, as the header defines it.
 std::vector<Token> merged_simply(const MergeTable& table, std::vector<Token> tokens) {
   for (;;) {
     const MergeTable::Merge* best = nullptr;
@@ -136,7 +136,7 @@ std::vector<Token> merged_simply(const MergeTable& table, std::vector<Token> tok
 TEST(Merging, ShortAndLongPiecesAreMergedAlike) {
   std::mt19937 draw(3);
   MergeTable table(60);
-  for (Token made = 3, rank = 0; made < 40; ++made)  // tokens of earlier tokens, in a mixed order
+  for (Token made = 3, rank = 0; made < 40; ++made)  // made of earlier tokens, in mixed order
     table.add(static_cast<Token>(draw() % static_cast<unsigned>(made)),
               static_cast<Token>(draw() % static_cast<unsigned>(made)),
               static_cast<std::uint32_t>(rank++ * 17 % 37), made);
@@ -156,7 +156,7 @@ TEST(Merging, AMegabyteOfOneLetterTakesNoTime) {
   for (int i = 0; i < 9; ++i)
     merges.emplace_back(powers[static_cast<std::size_t>(i)], powers[static_cast<std::size_t>(i)]);
   const auto tokenizer = make_tokenizer(vocabulary_of(merges), "test");
-  const std::string text(std::size_t{1} << 20U, 'a');  // n^2 would be hours: the test's time-out
+  const std::string text(std::size_t{1} << 20U, 'a');  // n^2 would exceed the time-out
   EXPECT_THAT(encoded(*tokenizer, text), testing::AllOf(testing::SizeIs(2048), testing::Each(264)));
 }
 

@@ -11,7 +11,7 @@
 namespace trireme::text {
 namespace {
 
-/// The same tokens by rank.
+/// The same tokens with merge rule `ranked`.
 Vocabulary ranked(Vocabulary vocabulary) {
   vocabulary.rule = MergeRule::ranked;
   vocabulary.merges.clear();

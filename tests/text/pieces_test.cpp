@@ -43,7 +43,7 @@ TEST(Gpt2, KnowsUnicode) {
   EXPECT_THAT(pieces(Pattern::gpt2, "e\u0301te\u0301"), ElementsAre("e", "\u0301", "te", "\u0301"));
 }
 
-// The vectors were computed with `regex`, of DeepSeek pass by pass.
+// The vectors were computed with `regex`; those of DeepSeek pass by pass.
 TEST(CasedFamily, EndsWordsAtCapitalsAndKeepsContractions) {
   EXPECT_THAT(pieces(Pattern::o200k, "HelloWorld don't HTTPServer x"),
               ElementsAre("Hello", "World", " don't", " HTTPServer", " x"));
@@ -89,7 +89,7 @@ TEST(Gpt4Family, TheLongSIsAnSWhenCaseIsIgnored) {
 
 TEST(Pieces, AByteOutsideOfUtf8IsACharacterThatIsNoLetter) {
   EXPECT_THAT(pieces(Pattern::gpt2, "a\xff\xfe b"), ElementsAre("a", "\xff\xfe", " b"));
-  // One goes before the word, two are a run of their own.
+  // One such byte joins the following word; two form a separate piece.
   EXPECT_THAT(pieces(Pattern::llama3,
                      "1\xff"
                      "b"),
@@ -100,7 +100,7 @@ TEST(Pieces, AByteOutsideOfUtf8IsACharacterThatIsNoLetter) {
                      "1\xff\xff"
                      "b"),
               ElementsAre("1", "\xff\xff", "b"));
-  // Too long forms, surrogates, beyond the last code point, and cut at the end: single bytes.
+  // Overlong forms, surrogates, beyond the last code point, cut at the end: single bytes.
   for (const std::string_view bad : {"\xc1\x81", "\xe0\x81\x81", "\xed\xa0\x80", "\xf4\x90\x80\x80",
                                      "\xf0\x81\x81\x81", "\xe4\xbd", "\x80"})
     EXPECT_THAT(pieces(Pattern::gpt2, "a" + std::string(bad)), ElementsAre("a", std::string(bad)));
@@ -116,7 +116,7 @@ TEST(Pieces, NamesAndExpressionsAreReadBack) {
   EXPECT_FALSE(pattern_of_expressions({"\\s+"}));
 }
 
-// A text that has letters of one to four bytes, what follows them, and bytes outside of UTF-8.
+// Letters of one to four bytes, other characters after them, and bytes that are not UTF-8.
 const std::string mixed =
     "It's 12,5 \u00e9t\u00e9s\u4f60\u597d\u3002 \U00010400\U00010401!\xe4\xbd"
     "x\xff\xc3\xa9\xa9 end\n\n  ";

@@ -29,7 +29,7 @@ std::string replaced(std::string text, std::string_view from, std::string_view t
 
 class Readers : public tokens::Scratch {
  protected:
-  /// What is said about a directory with this file.
+  /// The messages about a directory with this file.
   std::string said(std::string_view name, std::string_view content) {
     write(name, content);
     return user_error([&] { load_tokenizer(at(name)); });

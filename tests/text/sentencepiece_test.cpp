@@ -134,7 +134,7 @@ TEST_F(SentencePiece, IsReadBackAndBecomesATokenizerJson) {
   const auto json = load_tokenizer(at("json"));
   for (const char* text : {"abab  ba\u00e9", "\xf0\x9f\x98\x80\n", " a", "aba"})
     EXPECT_EQ(encoded(*json, text), encoded(*tokenizer, text)) << text;
-  // Hugging Face's prefix is before every part.
+  // Hugging Face adds the prefix before every part.
   EXPECT_THAT(encoded(*json, "<think>ab"), ElementsAre(259, 261, 264));
   EXPECT_EQ(json->begin_of_text(), 1);
 }

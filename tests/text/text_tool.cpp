@@ -31,7 +31,7 @@ namespace {
 using namespace trireme;
 using text::Token;
 
-/// Takes documents or lists of standard input, one after the other.
+/// Reads documents or lists from standard input one after another.
 class Input {
  public:
   [[nodiscard]] bool done() const { return at_ == bytes_.size(); }
@@ -111,7 +111,7 @@ void train(const std::vector<std::string>& words) {
   corpus::write_tokenizer(words.at(5), vocabulary, "{}\n");
 }
 
-/// Of this thread on a processor, so that other work on the machine counts less.
+/// CPU time of this thread, so that other work on the machine matters less.
 double thread_seconds() {
   timespec now{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small vocabularies for the tests of this room.
+// Small vocabularies for the tokenizer tests.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A text as gzip, zstd, bzip2 and xz pack it.
+// A text compressed with gzip, zstd, bzip2 and xz.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,7 @@ inline std::string zstd(const std::string& text) {
   return packed;
 }
 
-// Without their libraries, bzip2() and xz() pack as gzip does: readers go by the content.
+// Without their libraries, bzip2() and xz() use gzip: readers detect the format by content.
 #ifdef TRIREME_BZip2
 inline std::string bzip2(std::string text) {
   std::string packed(text.size() + 1000, '\0');

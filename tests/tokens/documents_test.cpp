@@ -31,7 +31,7 @@ std::vector<std::string> texts(const std::string& path,
   return all;
 }
 
-/// Words, a few million bytes of them.
+/// A few million bytes of words.
 std::string long_text() {
   std::string text;
   for (int i = 0; text.size() < 9'000'000; ++i) text += "word" + std::to_string(i) + " and\n";
@@ -69,7 +69,7 @@ TEST_F(DocumentsOf, MembersOfXzMayHavePaddingBetweenThem) {
 #endif
 
 TEST_F(DocumentsOf, AWindowOfZstdMayHaveMoreThan128MiB) {
-  // A frame without checksum or size, its window of 2^28 bytes, and one last block of 3 raw bytes.
+  // A frame without checksum or size, with a window of 2^28 bytes and a last block of 3 raw bytes.
   const std::string bytes("\x28\xb5\x2f\xfd\x00\x90\x19\x00\x00one", 12);
   EXPECT_THAT(texts(write("long.zst", bytes), ""), ElementsAre("one"));
 }
@@ -117,7 +117,7 @@ TEST_F(DocumentsOf, ABadLineIsNamedWithItsNumber) {
       said("{\"text\": \"\xc3\xa9t\xe9 \"}"),  // in ISO 8859-1 from the second accent on
       HasSubstr("bad.jsonl:3:14: error: the line contains the byte 0xe9, which is not UTF-8"));
   EXPECT_THAT(said("plain words"), HasSubstr("is not valid JSON from here on: \"plain words\""));
-  // In a range that begins later the number counts from the file's begin.
+  // In a range that begins later, the number still counts from the beginning of the file.
   const std::string path = write("late.jsonl", good + good + "[]\n");
   EXPECT_THAT(user_error([&] { texts(path, "text", boundary(path, TextFormat("text"), 15)); }),
               HasSubstr("late.jsonl:3:1:"));
@@ -196,7 +196,7 @@ TEST_F(DocumentsOf, SeparatorsBeginDocuments) {
               ElementsAre("one\ntwo", "three", "four\n"));
 }
 
-// Many short documents, long ones, and separators around every place where a range may begin.
+// Many short documents, long ones, and separators around every possible start of a range.
 TEST_F(DocumentsOf, SeparatedRangesJoinToTheWhole) {
   for (const std::string separator : {"<|endoftext|>", "\n\n", "---", "the"}) {
     std::string text;
@@ -258,7 +258,7 @@ TEST_F(DocumentsOf, SpelledOutSpecialTokensAreCounted) {
   EXPECT_EQ(documents.notes().spelled_as, "<s>");
 }
 
-// Ranges between boundaries hold the same text and the same lines, wherever the cuts are wanted.
+// Ranges between boundaries give the same text and lines, wherever cuts are requested.
 TEST_F(DocumentsOf, RangesJoinToTheWhole) {
   const std::string text = long_text().substr(0, 300'000);
   std::string lines;

@@ -24,7 +24,7 @@ TEST_F(HeldTokensTest, ShowsWhatItHolds) {
   EXPECT_THROW(HeldTokens({8}, 8, ""), ContractError);
 }
 
-/// Bytes, with a token that begins a document.
+/// A tokenizer of bytes with a token that begins a document.
 class Marked final : public text::Tokenizer {
  public:
   [[nodiscard]] std::int64_t vocabulary() const override { return 257; }

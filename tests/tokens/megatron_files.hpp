@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nine tokens with an index of Megatron, byte by byte.
+// Nine tokens with a Megatron index, written byte by byte.
 #pragma once
 
 #include <cstdint>

@@ -39,7 +39,7 @@ TEST_F(Megatron, TokensAndDocuments) {
   EXPECT_EQ(open_token_files(check({wide}, {.vocabulary = 10}), 10)->size(), 9);
 }
 
-// For document masks, where the files have documents and no token at their beginning.
+// For document masks, if the files have documents but no token at their beginning.
 TEST_F(Megatron, DocumentsAreMarkedWhereTheyAreNot) {
   const std::string path = write("m.bin", tokens_of<std::uint16_t>());
   write("m.idx", index_of(8, 2));
@@ -78,7 +78,7 @@ TEST_F(Megatron, WhatDoesNotFitIsRefused) {
   std::memset(other.data() + 18, 0x7f, 8);
   EXPECT_THAT(problem(other, tokens), HasSubstr("sequences"));
   other = index;
-  other[34 + 12 + 8] = 5;  // the place of the second sequence
+  other[34 + 12 + 8] = 5;  // the offset of the second sequence
   EXPECT_THAT(problem(other, tokens), HasSubstr("only files without holes are read"));
   other = index;
   other[34 + 3] = static_cast<char>(0x80);  // the first length is negative

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A directory of its own for each test, with the writing and the catching that data tests need.
+// A separate directory for each test, with helpers to write files and catch errors.
 #pragma once
 
 #include <cstdlib>
@@ -25,7 +25,7 @@ class Scratch : public testing::Test {
   ~Scratch() override { std::filesystem::remove_all(directory_); }
 
   [[nodiscard]] std::string at(std::string_view name) const { return (directory_ / name).string(); }
-  /// Makes the directories above it too.
+  /// Creates parent directories too.
   std::string write(std::string_view name, std::string_view content) const {
     const auto path = directory_ / name;
     std::filesystem::create_directories(path.parent_path());
@@ -46,7 +46,7 @@ class Scratch : public testing::Test {
     ADD_FAILURE() << "no UserError";
     return {};
   }
-  /// The words of the StorageError that `action` throws.
+  /// The message of the StorageError that `action` throws.
   static std::string storage_error(const std::function<void()>& action) {
     try {
       action();

@@ -19,7 +19,7 @@
 #include "support/open_file_limit.hpp"
 
 namespace {
-/// The next call of this name fails with the number.
+/// The next call with this name fails with this error number.
 struct Refusal {
   std::string call;
   int number = 0;
@@ -40,7 +40,7 @@ extern "C" DIR* opendir(const char* path) {
              ? nullptr
              : reinterpret_cast<decltype(&opendir)>(::dlsym(RTLD_NEXT, "opendir"))(path);
 }
-// Standard libraries open directories with the one or the other.
+// Standard libraries open directories with either function.
 extern "C" DIR* fdopendir(int file) {
   return is_refused("opendir")
              ? nullptr
@@ -65,7 +65,7 @@ using testing::HasSubstr;
 
 class Sources : public Scratch {
  protected:
-  /// Paths below the test's directory.
+  /// Paths relative to the test's directory.
   std::vector<std::string> names(const TextSources& sources) const {
     std::vector<std::string> result;
     for (const auto& file : sources.files)
@@ -192,7 +192,7 @@ TEST_F(Sources, ManyFindingsAreCut) {
   }
 }
 
-// Root reads everything, so as root the test becomes another user for a moment.
+// Root can read everything, so a test run as root becomes another user for a moment.
 TEST_F(Sources, UnreadableFilesAndDirectoriesAreErrors) {
   write("d/good", "x");
   fs::permissions(at("d"), fs::perms(0755));
@@ -241,7 +241,7 @@ TEST_F(Sources, TheFingerprintSeesBothEndsWhereAllTimesAreEqual) {
     std::string text(300'000, 'a');
     text[place] = 'b';
     write("a", text);
-    EXPECT_NE(sources.fingerprint(), before) << place;  // with the times of the first look
+    EXPECT_NE(sources.fingerprint(), before) << place;  // mtimes of the first scan
   }
 }
 
@@ -261,7 +261,7 @@ TEST_F(Sources, ShardsAreFilesAndGlobsOnly) {
               HasSubstr("--prompts: 2 files match"));
 }
 
-// glob(3) takes ** for *, so deeper files would be missing without a word.
+// glob(3) treats ** as *, so deeper files would be missing without a message.
 TEST_F(Sources, AGlobOfAnyDepthIsRefused) {
   write("s/a.txt", "x");
   write("s/t/u/b.txt", "x");
@@ -270,7 +270,7 @@ TEST_F(Sources, AGlobOfAnyDepthIsRefused) {
   EXPECT_THAT(user_error([&] { find_shards({at("s/**/*.txt")}); }), HasSubstr("for each depth"));
 }
 
-// What a file is, its bytes say, whether it was found or named.
+// The content determines a file's format, whether the file was found or named.
 TEST_F(Sources, FormatsThatAreNotTextAreErrorsWithARemedy) {
   using namespace std::string_literals;
   for (const auto& [bytes, what] :

@@ -29,8 +29,8 @@ TEST(StoredHash, TakesTheLengthOfATextAsEightBytesBeforeIt) {
   EXPECT_EQ(StoredHash().add(std::uint64_t{0x0102}).value(), hash_of("\2\1\0\0\0\0\0\0"sv));
 }
 
-// Checkpoints hold values that are made of this one: the hash of the name, the seed, the vocabulary
-// and the size, computed apart from the published definition.
+// Checkpoints store values derived from this hash: the hash of name, seed, vocabulary and size,
+// computed independently from the published definition.
 TEST(StoredHash, OfSyntheticTokensStaysWhatCheckpointsHold) {
   EXPECT_EQ(SyntheticTokens(500, 256, 1).content_hash(), 0xa9977acaf16cd492U);
 }

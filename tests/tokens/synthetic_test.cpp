@@ -43,8 +43,8 @@ TEST(SyntheticTokens, StayInTheVocabularyAndFollowTheSeed) {
             SyntheticTokens(500, 256, 2).content_hash());
 }
 
-// With a vocabulary so large that tokens name their place in the book, the token before gives the
-// next one within a phrase; the entropy left is that of the choice of a phrase.
+// With a vocabulary so large that a token identifies its place in the book, the previous token
+// determines the next inside a phrase. Only the choice of a phrase has entropy.
 TEST(SyntheticTokens, TheTokenBeforePredictsTheNext) {
   const std::int64_t size = 64'000;
   const auto tokens = read(SyntheticTokens(size, 1 << 24, 7), 0, static_cast<std::size_t>(size));

@@ -117,7 +117,7 @@ TEST_F(TokenShards, TokensOutsideTheVocabulary) {
   EXPECT_THAT(text, HasSubstr(paths[2] + ": error: token 0 is 2147483648"));
   EXPECT_THAT(text, Not(HasSubstr(paths[0])));
 
-  // A stream that was not checked still never gives a token outside.
+  // Reading from a stream that was not checked still never gives an invalid token.
   const auto stream = open(paths, 50257);
   std::vector<std::int32_t> out(100);
   EXPECT_NO_THROW(stream->read(8000, out));
@@ -162,10 +162,10 @@ TEST_F(TokenShards, AShardThatChangesUnderTheRunIsFoundWhenItIsRead) {
   stream->read(0, out);
   EXPECT_THAT(storage_error([&] { stream->read(69'000, out); }),
               testing::AllOf(HasSubstr(paths[1]), HasSubstr("do not match their hash")));
-  // Cut while it is open: an error with its name instead of a signal.
+  // A file truncated while it is open gives an error with its name instead of a signal.
   std::filesystem::resize_file(paths[1], 2000);
   EXPECT_THAT(storage_error([&] { stream->read(99'000, out); }), HasSubstr(paths[1]));
-  // Another length between the look and the first read.
+  // The length changes between the scan and the first read.
   write("b", gpt2(std::vector<std::uint16_t>(10, 5)));
   EXPECT_THAT(storage_error([&] { open_token_files(found, 100)->read(2, out); }),
               HasSubstr("it has 1044 bytes, and had 201024 when the run started"));
@@ -181,7 +181,7 @@ TEST_F(TokenShards, WhatOneRankFoundTravels) {
   EXPECT_THAT(all(*open_token_files(copy, 100)), ElementsAre(7, 8, 7, 9, 7));
 }
 
-// What was read once is not read again: an index has it, until the file changes.
+// A file that was read once is not read again, because it has an index, until it changes.
 TEST_F(TokenShards, AFileIsReadOnceForItsIndex) {
   std::vector<std::uint16_t> tokens(100'000, 5);
   tokens[70'000] = 7;
@@ -212,7 +212,7 @@ TEST_F(TokenShards, AFileIsReadOnceForItsIndex) {
   EXPECT_THAT(user_error(look), HasSubstr("token 1 is 8, model.vocabulary is 8"));
   EXPECT_EQ(read, 0);
   requirements.vocabulary = 100;
-  // Other documents are searched for, and another file is in the place.
+  // Another end-of-text token needs another search, and a replaced file another read.
   requirements.end_of_text = 8;
   EXPECT_EQ(look().documents, 1);
   EXPECT_EQ(read, 4 + 200'000);
@@ -222,7 +222,7 @@ TEST_F(TokenShards, AFileIsReadOnceForItsIndex) {
   EXPECT_EQ(read, 4);
 }
 
-// A damaged index is as good as none, and one that is damaged later is an error with its name.
+// A damaged index is ignored, and damage that occurs later is an error with the file's name.
 TEST_F(TokenShards, ADamagedIndexIsNotBelieved) {
   const std::vector<std::string> paths{write("a", gpt2(std::vector<std::uint16_t>(50'000, 7)))};
   const TokenRequirements requirements{
@@ -257,7 +257,7 @@ TEST_F(TokenShards, ADamagedIndexIsNotBelieved) {
   EXPECT_THAT(storage_error([&] { check(paths, requirements); }), HasSubstr(index));
 }
 
-// A file that is not read is not opened.
+// A file is not opened before it is read.
 TEST_F(TokenShards, FilesAreOpenedWhenTheyAreRead) {
   const std::vector<std::string> paths{write("a", gpt2({1, 2})), write("b", gpt2({3, 4}))};
   const auto found = check(paths, {.vocabulary = 100});
@@ -353,7 +353,7 @@ TEST_F(TokenShards, FilesOfOtherKindsAreNotTokens) {
   }
 }
 
-// Holes of a sparse file are zeros: 2^31 + 5 tokens in a few KiB of disk.
+// Holes of a sparse file read as zeros: 2^31 + 5 tokens need only a few KiB of disk.
 TEST_F(TokenShards, MoreTokensThan31BitsCount) {
   const std::string path = write("huge.bin", "");
   const std::int64_t tokens = (std::int64_t{1} << 31) + 5;

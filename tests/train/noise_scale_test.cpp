@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The estimators on numbers with a known answer, and the norms of a session beside the gradients of
-// its leaves, each computed by itself and added up in double precision.
+// The estimators on numbers with a known answer, and the norms of a session compared with the
+// gradients of its leaves, computed separately and added in double precision.
 #include "train/noise_scale.hpp"
 
 #include <cmath>
@@ -75,7 +75,7 @@ TEST(NoiseScale, AveragesEquallyAtFirstAndThenExponentially) {
   EXPECT_EQ(smoothed, (std::vector<double>{4, 6, 8, 10, 16.5, 12.875}));
 }
 
-/// Estimates of |G|^2 and of the trace say the same whatever they are compared in.
+/// Estimates of the gradient's squared norm and of the trace are valid for every batch size.
 TEST(NoiseScale, GoesOnWhenTheBatchGrows) {
   NoiseScale scale(8, 0.5);
   for (std::int64_t step = 1; step <= 9; ++step) {
@@ -119,7 +119,7 @@ TEST(NoiseScale, GoesOnFromACheckpointToTheBit) {
     EXPECT_THROW(second.continue_from(bad, "c"), UserError) << bad;
 }
 
-/// A session of `job`, its parameters initialized, whose first step begins with sample `first`.
+/// An initialized session of `job` whose first step begins with sample `first`.
 struct Started {
   Started(const session::Job& job,
           const batches::Split& data,
@@ -135,7 +135,7 @@ struct Started {
   session::Session session;
 };
 
-/// The gradients of one step over the job's whole batch, mean over the sequences.
+/// The gradients of one step over the job's whole batch: the mean over sequences.
 std::vector<double> gradients(const session::Job& job,
                               const batches::Split& data,
                               comm::World& world,
@@ -172,7 +172,7 @@ TEST(NoiseScale, ComparesAStepWithItsLeaves) {
   EXPECT_FALSE(whole.step(1).leaf_norm_squared.has_value());
   EXPECT_TRUE(whole.step(2).leaf_norm_squared.has_value());
 
-  // From the initial parameters, so that every leaf can be computed anew.
+  // Starts from the initial parameters, so that every leaf can be recomputed.
   job.evaluate.noise_scale.every_steps = 1;
   const session::StepOutcome outcome = Started(job, data, *world, 0).step(1);
   session::Job leaf = job;

@@ -57,7 +57,7 @@ TEST(Progress, RemainingTimeLeavesTheFirstStepOut) {
 TEST(Progress, RemainingTimeKnowsOfLargerSteps) {
   Log log(false, "test");
   Progress progress(log, false, 1, 10, 1.0);
-  for (std::int64_t step = 1; step <= 4; ++step)  // then six of three times as many tokens
+  for (std::int64_t step = 1; step <= 4; ++step)  // then six steps with three times as many tokens
     progress.step(step, outcome(10, 2), 220 - 10 * static_cast<double>(step));
   EXPECT_DOUBLE_EQ(progress.remaining_seconds(), 36);
   progress.step(5, outcome(30, 6), 150);

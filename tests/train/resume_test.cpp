@@ -24,10 +24,10 @@ using testing::IsEmpty;
 
 constexpr const char* seen = "00000000000000aa";
 
-/// A deck, and the checkpoint of a run that had another one.
+/// A deck, and a checkpoint of a run with another deck.
 class Resume : public testing::Test {
  protected:
-  /// The rules and values of five keys; the checkpoint has the same.
+  /// The rules and values of five keys; the checkpoint has the same ones.
   Resume() {
     now_ = {{"run.steps", "20"},
             {"run.seed", "1337"},
@@ -170,7 +170,7 @@ TEST_F(Resume, WhatAnImportedModelDoesNotStateIsNotCompared) {
 TEST_F(Resume, ARateThatJumpsWithTheLengthOfTheRunIsReported) {
   job_.optimizer.schedule.kind = optim::Schedule::cosine;
   job_.optimizer.schedule.warmup_steps = 2;
-  before_.facts.step = 20;  // a finished run that goes on
+  before_.facts.step = 20;  // a finished run that continues
   job_.run.steps = 40;
   set("run.steps", "40");
   EXPECT_THAT(

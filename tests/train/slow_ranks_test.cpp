@@ -40,7 +40,7 @@ TEST(SlowRankRule, GivesNoFalseAlarmIn10000NoisySteps) {
       std::vector<double> seconds(static_cast<std::size_t>(ranks));
       int windows = 0;
       for (int step = 0; step < 10'000; ++step) {
-        const double all = noise(random);  // what slows all ranks down slows none of them
+        const double all = noise(random);  // noise that slows all ranks makes none of them slow
         for (double& one : seconds) one = 0.3 * all * noise(random);
         const auto changes = rule.add(seconds);
         windows += changes.window_ended ? 1 : 0;

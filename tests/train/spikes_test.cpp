@@ -24,7 +24,7 @@ TEST(Spikes, NameTheLayerOnceAndTheCommandThatListsDocuments) {
   EXPECT_EQ(spikes.look(21, 9.2, norms),
             "the norm of the gradient, 9.2, is 4.6 times its median, that of block 1 9.0 times. "
             "`trireme data DECK --step 21` lists the documents of this step");
-  EXPECT_THAT(spikes.look(22, 9.1, norms), IsEmpty());  // it goes on
+  EXPECT_THAT(spikes.look(22, 9.1, norms), IsEmpty());  // the spike continues
   EXPECT_THAT(spikes.look(23, 2, norms), IsEmpty());
   EXPECT_THAT(spikes.look(24, 20, {}), HasSubstr("is 10.0 times its median. `trireme"));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tune runs within its time, for steps from a millisecond to a minute.
+// How much tune runs within its time, for steps from a millisecond to a minute.
 #include "tune/budget.hpp"
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace trireme::tune {
 namespace {
 
-/// As seconds_of_a_step() makes them.
+/// Computed as in seconds_of_a_step().
 double seconds_of(const TuneBudget& budget, const OwnStep& own, int settings) {
   const double made = static_cast<double>(std::min(own.micro_steps, budget.timed.most_micro_steps));
   const double step_s = own.seconds * made / static_cast<double>(own.micro_steps);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which settings are looked at, and which of them change bits.
+// Which settings are candidates, and which of them change bits.
 #include "tune/candidates.hpp"
 
 #include <algorithm>
@@ -45,7 +45,7 @@ std::vector<layout::Parameter> blocks(int count, std::int64_t elements) {
   return parameters;
 }
 
-/// Buckets of another size end elsewhere than all others and than the deck's own.
+/// Every proposed size divides the model differently from all others and from the deck's own size.
 TEST(BucketSizes, AllDiffer) {
   for (const int count : {1, 2, 5, 12, 40}) {
     const auto parameters = blocks(count, 1000);
@@ -102,7 +102,7 @@ TEST(Bits, DependOnTheOrderOfAdditions) {
     }
 }
 
-/// Across copies sums travel around a ring, which begins where an element's owner is.
+/// Sums over replicas go around a ring that begins at an element's owner.
 TEST(Bits, DependOnBucketsWhereThereAreMoreThanTwoCopies) {
   const deck::JobConfig own = own_setting();
   deck::JobConfig buckets = own;

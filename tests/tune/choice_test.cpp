@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rule that chooses, and the deck that is written: with made-up measurements.
+// The rule that chooses a setting and the deck that is written, with made-up measurements.
 #include <algorithm>
 #include <random>
 #include <string>
@@ -27,7 +27,7 @@ TEST(Ratio, IsOfTheSameRounds) {
   EXPECT_DOUBLE_EQ(ratio.low, 0.7);
   EXPECT_DOUBLE_EQ(ratio.high, 0.95);
   EXPECT_THROW(ratio_of({1}, {1, 2}), ContractError);
-  // A pace that changes from round to round is in both.
+  // A speed that changes from round to round affects both settings.
   EXPECT_DOUBLE_EQ(ratio_of({0.9, 9, 90}, {1, 10, 100}).high, 0.9);
 }
 
@@ -48,7 +48,7 @@ TEST(Choice, OneRoundInEightMayBeAbove) {
   EXPECT_TRUE(confirms({0.9, 0.9}, {1, 1}));
 }
 
-/// Settings that gain nothing, in rounds that vary by a tenth: few are confirmed.
+/// For settings without a gain, in rounds that vary by a tenth, few are confirmed.
 TEST(Choice, SeldomConfirmsWhatGainsNothing) {
   std::mt19937 random(11);
   std::normal_distribution<double> pace(1, 0.1);
@@ -74,7 +74,7 @@ TEST(Choice, IsTheBestOrTheSimplestNearIt) {
   EXPECT_EQ(best_of({{own}, {good, true, 2}, {fair, false, 1}}), 1U);
 }
 
-/// Whatever was measured: never one that is not measurably better, never far from the best.
+/// For any measurement: never a setting that is not measurably better, never far from the best.
 TEST(Choice, KeepsItsPromise) {
   std::mt19937 random(3);
   std::uniform_real_distribution<double> median(0.9, 1.1), spread(0, 0.05);
@@ -101,7 +101,7 @@ constexpr const char* deck_text =
     "# mine\nrun: {directory: x, steps: 3}\nbatch:\n  sequences: 48   # all\n"
     "  micro_sequences: 4  # few\n";
 
-/// Micro-batches of 8 in place of 4, and whether they were better the second time.
+/// Micro-batches of 8 instead of 4, and whether they were better in the second measurement.
 Tuning tuning(bool better) {
   Tuning one;
   one.ranks = 2;
@@ -145,7 +145,7 @@ TEST(TunedDeck, StaysAsItIsWhereNothingIsBetter) {
   EXPECT_THAT(tuning_table(same), HasSubstr("No other setting is possible"));
 }
 
-/// What the command line says of a key that is tuned is in the deck that is written.
+/// Command line values of tuned keys must be in the deck that is written.
 TEST(TunedDeck, HoldsOverridesOfTunedKeys) {
   Tuning same = tuning(false);
   same.runs.front().candidate.config.batch.micro_sequences = 2;

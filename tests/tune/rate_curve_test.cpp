@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Curves whose slopes and minima are known by construction, and the rules that read them.
+// Curves with slopes and minima known by construction, and the rules that read them.
 #include "tune/rate_curve.hpp"
 
 #include <algorithm>
@@ -56,9 +56,9 @@ TEST(RateCurve, FitsAStraightLineExactly) {
   EXPECT_FALSE(found.diverges.has_value());
 }
 
-// A fall of 3 around 1e-4 and a rise of 6 around 1e-1: the slope of the fall is least at its
-// middle, and the loss is 1.5 times its minimum, 4, where the rise has made 2 of its 6: at -1 - ln
-// 2 / 8.
+// A fall of 3 around 1e-4 and a rise of 6 around 1e-1: the slope is steepest in the middle of the
+// fall. The loss is 1.5 times its minimum, 4, when the rise has reached 2 of its 6: at -1 - ln 2 /
+// 8.
 TEST(RateCurve, FindsTheSteepestFallAndWhereItDiverges) {
   const auto curve = [](double x) {
     return 7 - 3 * sigmoid(8 * (x + 4)) + 6 * sigmoid(8 * (x + 1));

@@ -27,8 +27,8 @@ record::NameValues facts_of(model::Preset preset) {
   return model_facts(resolve(config));
 }
 
-// What checkpoints state since their first format, and files of other versions have: no key may
-// change it.
+// Checkpoints have stated these facts since their first format, and files of other versions have
+// them: no key may change them.
 TEST(ModelFacts, OfPresetsAreWhatTheyAlwaysWere) {
   EXPECT_THAT(
       facts_of(model::Preset::gpt2_124m),
@@ -96,8 +96,8 @@ model::ModelConfig base() {
   return config;
 }
 
-/// Gives one key after the other, of those that no resume may change, other values than it has in
-/// base(): each makes an entry of `found`.
+/// Changes, one after another, each key that no resume may change from its value in base(): every
+/// change must add an entry to `found`.
 class OtherValues {
  public:
   struct Entry {
@@ -159,7 +159,7 @@ TEST(ModelFacts, EveryKeyThatNoResumeMayChangeComesBack) {
     for (const auto& [key, other] : others.found) {
       model::GptShape shape = resolve(other);
       changes[key] = changes[key] || shape != usual;
-      shape.output_init = usual.output_init;  // weights that are there need no initial values
+      shape.output_init = usual.output_init;  // existing weights need no initial values
       EXPECT_EQ(shape_from(model_facts(shape), "run"), shape) << name << " " << key;
     }
   }

@@ -50,7 +50,7 @@ ExportRequest request_of(const std::string& source, const std::string& output) {
   return request;
 }
 
-/// Every parameter by its name.
+/// All parameters by name.
 std::map<std::string, std::vector<float>> values_of(const StoredModel& model) {
   std::map<std::string, std::vector<float>> all;
   TensorReader reader(model);
@@ -127,7 +127,7 @@ TEST(Export, KeepsTheRolesOfTheFolder) {
 
 TEST(Export, ACheckpointKeepsTheCapOfLogitsAndTheWindow) {
   model::GptShape shape = tiny_llama();
-  shape.logit_softcap = 0.1;  // which no binary fraction is
+  shape.logit_softcap = 0.1;  // not exact as a binary fraction
   shape.attention_window = 3;
   EXPECT_EQ(shape_from(model_facts(shape), "run"), shape);
   shape.long_layers = model::long_layers("LS", 2);
@@ -160,7 +160,7 @@ TEST(Export, GivesBackTheFileThatWasImported) {
     const StoredModel after = open_model(directory / "out");
     EXPECT_EQ(after.shape, shape);
     EXPECT_EQ(values_of(before), values_of(after));
-    // And once more around, byte by byte.
+    // A second import and export gives the same bytes.
     const test::ScratchDirectory again;
     export_model(request_of(imported(directory / "out", again), again / "out"));
     EXPECT_EQ(test::bytes_of(again / "out/model.safetensors"),
@@ -278,7 +278,7 @@ TEST(Export, RefusesADamagedCheckpointAndLeavesNothing) {
   const test::ScratchDirectory directory;
   const std::string run = imported(folder.write(), directory);
   const StoredModel stored = open_model(run);
-  for (const std::size_t victim : {std::size_t{0}, std::size_t{4}}) {  // straight and turned
+  for (const std::size_t victim : {std::size_t{0}, std::size_t{4}}) {  // straight and transposed
     const Extent& extent = stored.tensors.at(victim).extents.at(0);
     const std::string file = stored.files.at(0), good = test::bytes_of(file);
     std::string bad = good;
@@ -311,7 +311,7 @@ TEST(Export, CarriesHashesThatReadersCompare) {
   }
 }
 
-/// A file of the format, read back.
+/// A GGUF file, read back.
 struct GgufFile {
   std::map<std::string, std::string> keys;  ///< numbers and texts; arrays by their size
   std::string last_key;
@@ -394,11 +394,11 @@ TEST(Export, WritesGgufWithSizesVocabularyAndTensors) {
   EXPECT_EQ(file.keys.at("trireme.weights_hash").size(), 16U);
   EXPECT_EQ(file.last_key, "tokenizer.ggml.add_bos_token");  // keys are in the order of gguf.cpp
   EXPECT_EQ(file.tensors.size(), 2U * 9 + 4);
-  // Rows of 8 elements are no blocks of Q8_0.
+  // Rows of 8 elements do not fill blocks of Q8_0.
   EXPECT_EQ(file.tensors.at("blk.1.attn_q.weight").first, (std::vector<std::uint64_t>{8, 8, 1}));
   EXPECT_EQ(file.tensors.at("blk.1.attn_norm.weight").first, (std::vector<std::uint64_t>{8, 0}));
   EXPECT_EQ(file.tensors.at("rope_freqs.weight").first, (std::vector<std::uint64_t>{2, 0}));
-  // Neighbouring rows of a head rotate there: rows 0, 2, 1, 3 of the first head.
+  // GGUF rotates neighbouring rows of a head: the first head has rows 0, 2, 1, 3.
   const auto values = values_of(open_model(request.source)).at("h.1.attn.qkv.weight");
   const std::string& stored = file.tensors.at("blk.1.attn_q.weight").second;
   for (std::size_t row : {0U, 1U, 2U, 3U}) {

@@ -9,7 +9,7 @@
 namespace trireme::weights {
 namespace {
 
-/// Of all tensors that hold a parameter, joined by blanks.
+/// The names of all tensors that hold a parameter, joined by spaces.
 std::string names_of(const model::GptShape& shape, const layout::Parameter& parameter) {
   std::string names;
   for (const TheirTensor& their : their_tensors(family_of(shape), shape, parameter))

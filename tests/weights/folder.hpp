@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Folders of weights as other programs write them, made by hand: whole, and with one thing wrong.
+// Hand-made weight folders in the formats of other programs: valid, and with one error.
 #pragma once
 
 #include <cstdint>
@@ -55,7 +55,7 @@ inline model::GptShape tiny_shape() {
   return {.layers = 2, .heads = 2, .channels = 6, .context = 5, .vocabulary = 9};
 }
 
-/// Element `i` of our parameter number `p`, in our order: another value for each.
+/// Element `i` of our parameter number `p`, in our order; each element has another value.
 inline float value_of(std::size_t p, std::int64_t i) {
   const auto words = philox(RandomKey::of(99, Draw::synthetic),
                             static_cast<std::uint64_t>(p) << 32U | static_cast<std::uint64_t>(i));
@@ -95,7 +95,7 @@ inline model::GptShape tiny_qwen3() {
   return shape;
 }
 
-/// A Llama whose layers all have a window, without scaled positions.
+/// A Llama in which all layers have a window, without scaled positions.
 inline model::GptShape tiny_mistral() {
   model::GptShape shape = tiny_llama();
   shape.rotary_scaling = {};
@@ -103,7 +103,7 @@ inline model::GptShape tiny_mistral() {
   return shape;
 }
 
-/// Biases in queries, keys and values, and positions scaled as YaRN does.
+/// Biases in queries, keys and values, and positions scaled with YaRN.
 inline model::GptShape tiny_qwen2() {
   model::GptShape shape = tiny_llama();
   shape.qkv_bias = true;
@@ -126,7 +126,7 @@ inline model::GptShape tiny_nanochat() {
   return shape;
 }
 
-/// All tensors of a model by their names there, cut and turned as they are there.
+/// All tensors of a model with the names, splits and orientation of its format.
 inline Tensors tensors_of(const model::GptShape& shape) {
   Tensors tensors;
   const Family& family = family_of(shape);
@@ -157,7 +157,7 @@ inline std::string gpt2_config(const model::GptShape& shape) {
       shape.layers, shape.heads, shape.channels, shape.context, shape.vocabulary, shape.tied_head);
 }
 
-/// In the newer spelling; the older one is what config_json writes.
+/// With the newer spelling of keys; config_json writes the older one.
 inline std::string llama_config(const model::GptShape& shape) {
   const auto& s = shape.rotary_scaling;
   return fmt::format(
@@ -208,12 +208,12 @@ inline std::string config_of(const model::GptShape& shape) {
                               : config_json(shape);
 }
 
-/// What a config.json with this text describes.
+/// The shape that a config.json with this text describes.
 inline model::GptShape shape_of_config(const std::string& text) {
   return read_config({"c", text}).shape;
 }
 
-/// A folder of the tiny model, which a test may change before it is written.
+/// The folder of the tiny model; a test may change it before it is written.
 struct Folder {
   explicit Folder(const model::GptShape& given = tiny_shape())
       : shape(given), config(weights::config_of(given)), tensors(tensors_of(given)) {}
@@ -230,7 +230,7 @@ struct Folder {
   Tensors tensors;
 };
 
-/// All findings as one text; "" when nothing was wrong.
+/// All error messages as one text; "" if there are none.
 inline std::string mistakes_of(const std::function<void()>& action) {
   try {
     action();

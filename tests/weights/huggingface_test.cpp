@@ -133,7 +133,7 @@ TEST(HuggingFace, ListsAllThatIsMissingSurplusOrAnother) {
   folder.tensors.erase("transformer.h.0.ln_1.weight");
   folder.tensors.erase("transformer.h.1.mlp.c_fc.bias");
   folder.tensors["transformer.h.2.ln_1.weight"] = {"F32", {1}, "1234"};
-  folder.tensors["transformer.h.0.attn.c_attn.weight"].shape = {18, 6};  // not turned
+  folder.tensors["transformer.h.0.attn.c_attn.weight"].shape = {18, 6};  // not transposed
   folder.tensors["transformer.ln_f.bias"] = {"F8_E4M3", {6}, "123456"};
   folder.tensors["wpe.weight"] = folder.tensors["transformer.wpe.weight"];
   EXPECT_THAT(folder_refusal(folder), HasSubstr("wpe.weight: this tensor occurs twice"));
@@ -308,7 +308,7 @@ TEST(HuggingFace, ReadsOtherFamiliesFromTheirParts) {
     }
 }
 
-/// The window and the layers of a Qwen3 whose config.json says `keys`.
+/// The window and the layers of a Qwen3 whose config.json contains `keys`.
 std::string windows_of(const std::string& keys) {
   const std::string before = R"("use_sliding_window": false, "sliding_window": null,
  "layer_types": ["full_attention", "full_attention"])";
@@ -349,7 +349,7 @@ TEST(HuggingFace, WritesTheWindowsOfQwen3ThatItReads) {
   }
 }
 
-/// A tiny Llama with these members of rope_scaling.
+/// The scaling of a tiny Llama with these members of rope_scaling.
 model::RotaryScaling scaling_of(const std::string& members, const std::string& others = "") {
   model::GptShape plain = tiny_llama();
   plain.rotary_scaling = {};

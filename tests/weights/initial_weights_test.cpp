@@ -25,7 +25,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// Rank 0's folder and a place for results, known to all, which stay until all ranks are done.
+/// Rank 0's folder and a place for results, known to all ranks, kept until all are done.
 struct Shared {
   explicit Shared(
       comm::World& all,
@@ -55,7 +55,7 @@ struct Loaded {
   std::vector<std::string> notes;
 };
 
-/// What every rank keeps under a plan of many small buckets, checked against `expected`.
+/// Loads the values that every rank keeps with many small buckets; compares with `expected`.
 Loaded load(const std::string& path,
             const model::GptShape& shape,
             comm::World& world,
@@ -87,7 +87,7 @@ TEST(InitialWeights, AreTheSameOnEveryRankCount) {
   const Loaded loaded = load(shared.source, tiny_shape(), *world, value_of);
   EXPECT_TRUE(loaded.notes.empty());
   EXPECT_EQ(loaded.origin.format, "huggingface");
-  // Whatever the number of ranks, the hash is that of whole parameters.
+  // For any number of ranks, the hash is that of whole parameters.
   std::vector<std::uint64_t> hashes;
   const auto table = model::parameter_table(tiny_shape());
   for (std::size_t p = 0; p < table.size(); ++p) {
@@ -219,7 +219,7 @@ TEST(InitialWeights, NoticeDamageInACheckpointWhereverItIs) {
     std::size_t byte;  // of its last extent, from the end
     model::GptShape shape;
   };
-  // An element that is kept; and one in a row that is left out, which no rank reads.
+  // An element that is kept, and one in an unused row that no rank reads.
   for (const Case& one : {Case{4, 2, tiny_shape()}, Case{0, 2, cut}}) {
     const Extent& extent = stored.tensors.at(one.tensor).extents.back();
     const std::string file = stored.files.at(static_cast<std::size_t>(extent.file));

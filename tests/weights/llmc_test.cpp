@@ -16,8 +16,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// As llm.c writes it, by the order of its struct: a vocabulary of 9 in 16 rows, the last 7 of
-/// which are of no use.
+/// In the format of llm.c, in the order of its struct: a vocabulary of 9 in 16 rows, of which the
+/// last 7 are unused.
 std::string model_file(std::int32_t version = 3) {
   LlmcHeader header{20240326, version, 5, 9, 2, 2, 6, 16};
   std::string file(reinterpret_cast<const char*>(header.data()), sizeof header);

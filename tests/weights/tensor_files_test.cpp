@@ -65,7 +65,7 @@ std::vector<float> range_of(const StoredModel& model, std::int64_t begin, std::i
 }
 
 TEST(TensorReader, ReadsEveryRangeOfAMatrixThatIsStoredTurned) {
-  for (const StoredType type : {StoredType::f32, StoredType::bf16}) {  // 35 values fit into bf16
+  for (const StoredType type : {StoredType::f32, StoredType::bf16}) {  // 0 … 34 are exact in bf16
     const OneTensor one(type, {5, 7}, true);
     for (std::int64_t begin = 0; begin <= 35; ++begin)
       for (std::int64_t count = 0; begin + count <= 35; ++count) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The macros give what these files define names of its own, because the real kernels are in the same
-// program.
+// The macros rename what these files define, because the real kernels are in the same program.
 #if defined(__x86_64__)
 #include <immintrin.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The AMX kernels of src/compute/ops/cpu/x86 on emulated tiles (tiles.hpp), in namespaces of their
-// own next to the real ones.
+// The AMX kernels of src/compute/ops/cpu/x86 on emulated tiles (tiles.hpp), in separate namespaces
+// next to the real ones.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace trireme::test::tiles {
 
-/// Whether this processor has what the kernels need apart from tiles: AVX-512 with BF16.
+/// Whether this processor has AVX-512 with BF16, which the kernels need in addition to tiles.
 bool can_run_kernels();
 
 /// Requires: can_run_kernels(), operands in bf16.

@@ -20,7 +20,7 @@ struct Tile {
   std::array<std::array<std::uint32_t, units>, most_rows> row{};
 };
 
-/// Of this thread; without rows: not configured.
+/// One set per thread; a tile with no rows is not configured.
 thread_local std::array<Tile, num_tiles> registers;
 
 Tile& configured(int tile) {

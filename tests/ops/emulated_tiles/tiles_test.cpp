@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The AMX kernels on emulated tiles: near what the operations of this processor compute, and where
-// it has AMX the same bits as its tiles give.
+// The AMX kernels on emulated tiles: close to this processor's operations, and where it has AMX,
+// the same bits as on its tiles.
 #include <limits>
 
 #include "ops/attention.hpp"
@@ -20,7 +20,7 @@ class EmulatedTilesTest : public OpsTest {
     OpsTest::SetUp();
   }
 
-  /// `values` in bf16, with numbers of very different sizes among them.
+  /// `values` in bf16, with numbers of very different magnitudes among them.
   Tensor drawn(std::uint64_t seed, std::int64_t count) {
     auto values = normals(seed, count);
     for (std::size_t i = 0; i < values.size(); i += 97) values[i] *= i % 2 == 0 ? 1e-38 : 300;

@@ -82,7 +82,7 @@ class AdamwTest : public OpsTest {
 };
 
 TEST_P(AdamwTest, FirstStepByHand) {
-  // After bias correction the first step is sign(g) · learning rate, and decay takes 1/100 · 1/8.
+  // After bias correction the first step is sign(g) · learning rate; decay takes 1/100 · 1/8.
   auto parameter = tensor(dtype(), Values{1, 1, 0}), master = tensor(DType::f32, Values{1, 1, 0});
   auto m = tensor(DType::f32, 3), v = tensor(DType::f32, 3);
   const auto gradient = tensor(DType::f32, Values{4, -4, 0});
@@ -130,7 +130,7 @@ TEST_P(AdamwTest, MasterMayBeTheParameter) {
 }
 
 TEST_P(AdamwTest, DoesNotDependOnTheCutOrOnThreads) {
-  // Sharded and unsharded optimizers give the same bits: every element is computed alone.
+  // Sharded and unsharded optimizers give the same bits: each element is computed independently.
   const std::int64_t n = 50003;
   const auto gradient = tensor(DType::f32, normals(2, n));
   const auto run = [&](const std::vector<std::int64_t>& cuts) {
@@ -149,7 +149,7 @@ TEST_P(AdamwTest, DoesNotDependOnTheCutOrOnThreads) {
   EXPECT_TRUE(run({0, n}) == run({0, 1, 64, 20011, n}));
 }
 
-/// Pieces of all sizes at all places, with numbers of their own, more than a GPU takes at a time.
+/// Pieces of all sizes at all offsets with different numbers, more than one launch takes.
 TEST_P(AdamwTest, UpdatesAListAsItsPiecesOneByOne) {
   std::vector<std::int64_t> begins{0};
   for (std::int64_t i = 0; i < 67; ++i)
@@ -205,7 +205,7 @@ TEST_P(AdamwTest, WritesNothingWhereTheNormIsNotFinite) {
 }
 
 TEST_P(AdamwTest, RejectsWrongViews) {
-  ops::run(std::span<const ops::Adamw>{}, stream());  // of nothing is nothing
+  ops::run(std::span<const ops::Adamw>{}, stream());  // an empty list does nothing
   const auto parameter = tensor(dtype(), 3), three = tensor(DType::f32, 3),
              four = tensor(DType::f32, 4), integers = tensor(DType::i32, 3);
   EXPECT_THROW(adamw(parameter.view(), four.view(), three.view(), three.view(), three.view(), {},
@@ -220,22 +220,22 @@ TEST_P(AdamwTest, RejectsWrongViews) {
 
 constexpr RandomKey rounding_key{0x1234567U, 0x89abcdefU};
 
-/// The two bf16 beside `x`: towards zero and away from it. Requires: |x| is below the largest one.
+/// The two bf16 neighbours of `x`: towards zero and away from it. Requires abs(x) < maximum.
 std::pair<double, double> neighbours(double x) {
   const auto truncated = std::bit_cast<std::uint32_t>(static_cast<float>(x)) & 0xffff0000U;
   return {static_cast<double>(std::bit_cast<float>(truncated)),
           static_cast<double>(std::bit_cast<float>(truncated + 0x10000U))};
 }
 
-/// One of the two, by a random half word as moment_rounding.hpp says, from the definition: away
-/// from zero where the part cut off is more than `0xffff - random` of 2^16.
+/// One of the two, chosen by a random half word as moment_rounding.hpp defines it: away from zero
+/// if the part cut off is more than `0xffff - random` of 2^16.
 double rounded_by(double x, std::uint32_t random) {
   const auto [near, far] = neighbours(x);
   const double cut_off = (x - near) / (far - near);
   return cut_off + random * 0x1p-16 >= 1 ? far : near;
 }
 
-/// Numbers of few bits, with which the moments of the first step are exact in fp32.
+/// Numbers with few bits, for which the moments of the first step are exact in fp32.
 Values short_numbers(std::int64_t n) {
   Values values(static_cast<std::size_t>(n));
   for (std::size_t i = 0; i < values.size(); ++i)
@@ -279,8 +279,8 @@ TEST_P(AdamwTest, UpdatesByMomentsAsTheyAreBeforeTheyAreRounded) {
 }
 
 TEST_P(AdamwTest, RoundsBf16MomentsToANeighbourAndToTheNumberInTheMean) {
-  // The same gradient for many steps, the moments set to zero before each: the mean of n roundings
-  // is within 5 standard deviations of the number, each at most half the distance of neighbours.
+  // The same gradient for many steps, with moments reset to zero before each: the mean of n
+  // roundings is within 5 standard deviations; an error is at most half a neighbour distance.
   const std::int64_t n = 64, steps = 4096;
   const auto gv = rounded_to(DType::f32, normals(9, n));
   const auto gradient = tensor(DType::f32, gv);
@@ -310,12 +310,12 @@ TEST_P(AdamwTest, RoundsBf16MomentsToANeighbourAndToTheNumberInTheMean) {
 }
 
 TEST_P(AdamwTest, FollowsTheReferenceWithBf16MomentsAsFarAsTheyAreKept) {
-  // Over steps each rounding is off by at most 1/128 of a moment, and fades by beta.
+  // Each rounding has an error of at most 1/128 of a moment, and later steps reduce it by beta.
   const std::int64_t n = 16385;
   State state{rounded_to(DType::f32, normals(1, n)), Values(n), Values(n)};
   auto parameter = tensor(dtype(), n), master = tensor(DType::f32, state.master);
   auto m = tensor(DType::bf16, n), v = tensor(DType::bf16, n);
-  Values largest(n);  // of the first moments so far
+  Values largest(n);  // largest first moments so far
   double sum = 0, sum_of_squares = 0;
   for (int k = 1; k <= 20; ++k) {
     const auto gv = rounded_to(DType::f32, normals(10 + static_cast<std::uint64_t>(k), n));
@@ -333,7 +333,7 @@ TEST_P(AdamwTest, FollowsTheReferenceWithBf16MomentsAsFarAsTheyAreKept) {
     sum += error;
     sum_of_squares += error * error;
   }
-  // No drift: the mean of the second moments' errors is 0 within 5 of its standard deviations.
+  // No drift: the mean error of the second moments is 0 within 5 standard deviations.
   EXPECT_LT(std::abs(sum), 5 * std::sqrt(sum_of_squares));
 }
 

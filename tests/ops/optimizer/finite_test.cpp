@@ -48,7 +48,7 @@ TEST_P(FindNotFiniteTest, GivesTheFirstElementAtEveryPlace) {
     }
 }
 
-/// More than a GPU takes at a time, one of them empty.
+/// More views than a GPU processes in one launch, one of them empty.
 TEST_P(FindNotFiniteTest, LooksIntoEachOfManyViews) {
   const std::int64_t each = 701, views = 70;
   Values values(static_cast<std::size_t>(each * views), 1.0);
@@ -65,7 +65,7 @@ TEST_P(FindNotFiniteTest, LooksIntoEachOfManyViews) {
   parts[3] = parts[3].slice(0, 0);
   const auto shared = device().allocate_shared_with_host(views * sizeof(std::int64_t), "test");
   const std::span places(reinterpret_cast<std::int64_t*>(shared.data()), std::size_t{views});
-  for (int round = 0; round < 2; ++round) {  // the first leaves nothing that the second would find
+  for (int round = 0; round < 2; ++round) {  // the first leaves nothing for the second to find
     std::ranges::fill(places, -2);
     ops::find_not_finite(places, parts, stream());
     stream().synchronize();

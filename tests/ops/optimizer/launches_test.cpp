@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many launches the optimizer's operations take for many parameters, counted by the emulated
-// GPU: few parameters of a model are large enough that a launch is nothing beside their bytes.
+// The number of launches of the optimizer's operations for many parameters, counted by the emulated
+// GPU. For most parameters of a model, launch time matters more than memory traffic.
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -27,7 +27,7 @@ class LaunchesGpu : public testing::Test {
     norm_ = device_->allocate(sizeof(ops::GradientNorm), "test");
   }
 
-  /// What `call` submits when it is not the first of its kind.
+  /// Number of submissions by the second call, after one-time setup.
   template <class Call>
   std::uint64_t submissions(Call&& call) {
     call();
@@ -41,7 +41,7 @@ class LaunchesGpu : public testing::Test {
       all.push_back(memory_.view(DType::f32, 4 * static_cast<std::size_t>(i), 3));
     return all;
   }
-  /// Nothing is written: the norm is not finite.
+  /// These calls write nothing, because the norm is not finite.
   [[nodiscard]] std::vector<ops::Adamw> ranges(std::int64_t count) const {
     std::vector<ops::Adamw> all;
     for (std::int64_t i = 0; i < count; ++i) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The dtype of a backend is that of parameters and moments.
+// The dtype of a backend is used for parameters and moments.
 #include "ops/optimizer/muon.hpp"
 
 #include <bit>
@@ -107,7 +107,7 @@ TEST_P(MuonTest, EveryElementIsUpdated) {
   }
 }
 
-/// Shards begin anywhere, so a kernel may not compute an element otherwise because of where it lies.
+/// Shards may begin anywhere, so a kernel must compute an element the same way at every offset.
 TEST_P(MuonTest, AnElementsBitsDoNotDependOnItsPlace) {
   constexpr std::int64_t n = 1000;
   const MuonStep step{
@@ -175,7 +175,7 @@ TEST_P(MuonTest, RoundsAMomentInBf16ByTheWordOfItsElement) {
                                 .rounding = rounding,
                                 .norm = &half()},
              stream());
-    EXPECT_EQ(directed.bytes(), gradient.bytes());  // it takes the moment before that is rounded
+    EXPECT_EQ(directed.bytes(), gradient.bytes());  // it uses the moment before rounding
     const Values kept = m.values(), moments = exact.values();
     for (std::size_t i = 0; i < values.size(); ++i) {
       const std::uint32_t word =

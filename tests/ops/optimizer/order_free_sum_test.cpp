@@ -13,7 +13,7 @@
 namespace trireme::test {
 namespace {
 
-/// 113 bits: long double on aarch64, where g++ has no other name for it.
+/// 113 bits: __float128, or long double on aarch64, where g++ has no __float128.
 #if defined(__x86_64__)
 using Quad = __float128;
 #else
@@ -30,7 +30,7 @@ double sum_of(const Values& terms) {
   return sum.value();
 }
 
-/// Any double, by bits, but finite; `span` limits the exponents to 2^-span … 2^span.
+/// Finite doubles with random bits; `span` limits the exponents to 2^-span … 2^span.
 Values wild_terms(unsigned seed, std::size_t count, int span) {
   std::mt19937_64 random(seed);
   Values terms;
@@ -80,7 +80,7 @@ TEST(OrderFreeSum, CountsNanAndInfinities) {
 }
 
 TEST(OrderFreeSum, AgreesWithQuadPrecision) {
-  // 53 bits over 30 exponents and 1000 terms fit into 113 bits: Quad is exact here.
+  // 53 bits, 30 exponents and 1000 terms fit into 113 bits: Quad is exact here.
   for (unsigned seed = 0; seed < 50; ++seed) {
     const auto terms = wild_terms(seed, 1000, 15);
     Quad exact = 0;
@@ -207,7 +207,7 @@ TEST_P(OrderFreeSumTest, DoesNotDependOnThreadsOrCuts) {
   const auto run = [&](const std::vector<std::int64_t>& cuts) {
     ops::StreamSum sum(device());
     sum.add_squares(values.view(), stream());
-    sum.clear(stream());  // forgets it
+    sum.clear(stream());  // clears the sum
     for (std::size_t i = 0; i + 1 < cuts.size(); ++i)
       sum.add_squares(values.view().slice(cuts[i], cuts[i + 1] - cuts[i]), stream());
     const double value = fetched(sum).value();
@@ -219,7 +219,7 @@ TEST_P(OrderFreeSumTest, DoesNotDependOnThreadsOrCuts) {
   EXPECT_TRUE(run({0, n}) == run({0, 7, 1031, 20000, n}));
 }
 
-/// More views than a GPU takes at a time, of all sizes at all places.
+/// More views than a GPU processes in one launch, of all sizes at all offsets.
 TEST_P(OrderFreeSumTest, AddsManyViewsAsOne) {
   std::vector<std::int64_t> begins{0};
   for (std::int64_t i = 0; i < 150; ++i)
@@ -250,7 +250,7 @@ TEST_P(OrderFreeSumTest, AddsOtherSums) {
 }
 
 TEST_P(OrderFreeSumTest, ValuesAreTheHostsToTheBit) {
-  // What ranks stored, added up as integers, valued on the device: also sums that no stream makes.
+  // Sums stored by ranks, added as integers and evaluated on the device; some no stream can make.
   const double most = std::numeric_limits<double>::max();
   std::vector<Values> sums{
       {},     {0, -0.0},    {1, 2, 3.5}, {1, 0x1p-53, 0x1p-1074}, {-3, 1},  {1, 0x1p-53},
@@ -287,7 +287,7 @@ TEST_P(OrderFreeSumTest, StoresWhatWasAdded) {
   ops::StreamSum sum(device());
   const auto words = tensor(DType::i64, ops::num_words);
   const auto value = tensor(DType::f64, 1);
-  for (int round = 1; round <= 2; ++round) {  // what was stored stays in the sum
+  for (int round = 1; round <= 2; ++round) {  // stored values remain in the sum
     sum.add_squares(terms.view(), stream());
     sum.store(words.view(), stream());
     ops::values_of_words(value.view(), words.view(), stream());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Orthogonalization against the same steps in double precision, and against what it promises of
-// singular values. The dtype of a backend is that of the products.
+// Orthogonalization against the same steps in double precision, and against its bounds for singular
+// values. The dtype of a backend is that of the products.
 #include "ops/optimizer/orthogonalize.hpp"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ using ops::Orthogonalize;
 
 using Triple = std::array<double, 3>;
 
-/// As the sources have them; float copies of them are what the operation uses.
+/// The coefficients of the sources; the operation uses float copies of them.
 std::vector<Triple> triples(Coefficients coefficients) {
   if (coefficients == Coefficients::newton_schulz)
     return std::vector<Triple>(5, {3.4445, -4.7750, 2.0315});
@@ -66,7 +66,7 @@ Matrix reference(Matrix x, Coefficients coefficients) {
   for (double& one : x.values)
     one /= (express ? 1.01 : 1.0) * std::sqrt(squares) + (express ? 1e-6 : 1e-7);
   for (const auto& [a, b, c] : triples(coefficients)) {
-    // X (a I + b XtX + c XtX XtX), which is the same from both sides.
+    // X (a I + b XtX + c XtX XtX): multiplying from the left or the right gives the same.
     const Matrix cubed = product(product(x, x.transposed()), x);
     const Matrix fifth = product(product(x, x.transposed()), cubed);
     for (std::size_t i = 0; i < x.values.size(); ++i)
@@ -75,10 +75,10 @@ Matrix reference(Matrix x, Coefficients coefficients) {
   return x;
 }
 
-/// What fp32 may differ by in one element. The partial sums of a product's element are at most the
-/// product of two norms, each at most 1.21 here, and their roundings have either sign: one unit in
-/// the last place of that, for each of the three products of a step. The steps after it multiply an
-/// error by their slope, which is at most `a`.
+/// The allowed fp32 error of one element. The partial sums of an element are at most the product of
+/// two norms, each at most 1.21 here, and roundings have either sign. So each of the three products
+/// of a step adds one unit in the last place of that. Later steps multiply an error by their slope,
+/// which is at most `a`.
 double tolerance_in_fp32(Coefficients coefficients) {
   double growth = 0;
   for (const Triple& triple : triples(coefficients))
@@ -114,10 +114,10 @@ Values squared_singular_values(const Matrix& x) {
   return values;
 }
 
-/// What bf16 may differ by, the norm of the difference over the norm of the result. A rounding is
-/// at most 2^-9 of its element, and so of a matrix' norm; those of X (into a product from either
-/// side), A, A A and P of one step reach the next X with the factors in brackets, where singular
-/// values are at most 1.21. Later steps leave errors of matrices near orthogonal ones as they are.
+/// The allowed bf16 error: norm of the difference over norm of the result. A rounding is at most
+/// 2^-9 of its element, so also of a matrix' norm. The roundings of X (used in a product from both
+/// sides), A, A A and P reach the next X with the factors in brackets if singular values are at
+/// most 1.21. Later steps preserve errors of nearly orthogonal matrices.
 double tolerance_in_bf16(Coefficients coefficients) {
   double sum = 0;
   for (const auto& [a, b, c] : triples(coefficients)) {
@@ -149,7 +149,7 @@ class OrthogonalizeTest : public OpsTest {
   }
 };
 
-/// With a diagonal that keeps even square ones away from singular.
+/// A large diagonal keeps square matrices away from singular ones.
 Matrix random_matrix(std::int64_t rows, std::int64_t columns) {
   Matrix x{rows, columns, normals(5, rows * columns)};
   for (std::int64_t i = 0; i < std::min(rows, columns); ++i)
@@ -185,7 +185,7 @@ TEST_P(OrthogonalizeTest, BringsSingularValuesNearOneAndKeepsTheVectors) {
          std::vector<std::pair<std::int64_t, std::int64_t>>{{16, 48}, {48, 16}, {33, 33}}) {
       const Matrix x = random_matrix(rows, columns);
       const Matrix o = run(x, coefficients);
-      // bf16 moves a singular value by its rounding, and by that of the polynomial there.
+      // bf16 changes a singular value by its own rounding and by that of the polynomial.
       const double rounding = dtype() == DType::f32 ? 0 : 0.05;
       const double least = (coefficients == Coefficients::newton_schulz ? 0.68 : 0.85) - rounding;
       const double most = (coefficients == Coefficients::newton_schulz ? 1.21 : 1.15) + rounding;
@@ -193,7 +193,7 @@ TEST_P(OrthogonalizeTest, BringsSingularValuesNearOneAndKeepsTheVectors) {
         EXPECT_GT(squared, least * least);
         EXPECT_LT(squared, most * most);
       }
-      // Xt O = V (S f(S)) Vt is symmetric where the singular vectors are the same.
+      // Xt O = V (S f(S)) Vt is symmetric if O has the same singular vectors as X.
       const Matrix both = product(x.transposed(), o);
       const double norm = std::sqrt(static_cast<double>(rows * columns));
       const double near = dtype() == DType::f32
@@ -213,7 +213,7 @@ TEST_P(OrthogonalizeTest, DoesNotDependOnThreadsNorOnTheLengthOfTheMatrix) {
   }
   omp_set_num_threads(max_threads);
   Matrix longer = x;
-  for (double& value : longer.values) value *= 0x1p40;  // exact, and the guard is far away
+  for (double& value : longer.values) value *= 0x1p40;  // exact, and the guard value is negligible
   const Matrix same = run(longer);
   const double near =
       dtype() == DType::f32 ? tolerance_in_fp32(Coefficients::newton_schulz) : 0x1p-5;
@@ -233,7 +233,7 @@ TEST(Orthogonalization, CountsItsWork) {
   // Three products of 2 m n k each: 2 2 4, 2 2 2 and 2 2 4, five times.
   EXPECT_EQ(Orthogonalize::flops(2, 4, 5), 5 * 2.0 * (16 + 8 + 16));
   EXPECT_EQ(Orthogonalize::flops(4, 2, 5), 5 * 2.0 * (16 + 8 + 16));
-  // X once more, padded to 32 elements, and two squares of 16; in bf16 X twice.
+  // A copy of X, padded to 32 elements, and two squares of 16; bf16 needs X twice.
   EXPECT_EQ(Orthogonalize::scratch_bytes(5, 4, DType::f32), 4 * (32 + 2 * 16));
   EXPECT_EQ(Orthogonalize::scratch_bytes(5, 4, DType::bf16), 2 * (2 * 32 + 2 * 16));
 }
