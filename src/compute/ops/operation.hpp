@@ -23,7 +23,7 @@
 // 3. A field without a default must be given; compilers warn if it is missing. An operand that is
 //    called optional may be omitted: its default is an empty view.
 // 4. run() throws ContractError if sizes or dtypes violate the contract, and DeviceError if there
-//    is no body for the device.
+//    is no implementation for the device.
 #pragma once
 
 #include <cstddef>
