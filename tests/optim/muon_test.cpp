@@ -130,8 +130,8 @@ class MuonAtRanks : public ::testing::TestWithParam<int> {};
 void expect_the_double_precision_loop(int ranks, const TrainingSetting& setting) {
   const TrainingResult result = train_muon(ranks, setting);
   const auto expected = matrices_in_double(ranks, setting);
-  // Five steps multiply an error by at most 3.4445 each and add three roundings
-  // (tests/ops/optimizer/orthogonalize_test.cpp); scale and rate multiply it, and the steps add theirs.
+  // Five steps multiply an error by at most 3.4445 each and add three rounding errors
+  // (tests/ops/optimizer/orthogonalize_test.cpp). Scale and rate multiply it. Errors add up.
   double growth = 0;
   for (int i = 0; i < 5; ++i) growth = (growth + 3 * 1.21 * 1.21) * 3.4445;
   const double of_a_step =

@@ -6,12 +6,12 @@
 //   shard: none | optimizer | gradients | parameters
 //   overlap_gradients x overlap_parameters x cached_shards x pool, each off and on
 //
-// which are 693 on the CPU, since shard: parameters has fewer paddings, and reshard_after_forward
-// and prefetch besides. Where the ranks can be divided into groups of several, those with shards
-// and all switches off or all on are also run with replicas (parallel.replicate), as many as the
-// smallest factor of the ranks: 69 more. All use a reduction in a fixed order (`sum` becomes `ordered`). The first combination is
-// the plain one: not sharded, with every switch off. The results of all others must be bitwise
-// equal to it.
+// That is 693 on the CPU: shard: parameters has fewer paddings, but also reshard_after_forward and
+// prefetch. If the ranks can be divided into groups of several, 69 more use replicas
+// (parallel.replicate), as many as the smallest factor of the ranks: those with shards and with all
+// switches off or all on. All use a reduction in a fixed order (`sum` becomes `ordered`). The first
+// combination is the plain one: not sharded, with every switch off. The results of all others must
+// be bitwise equal to it.
 //
 // With several micro-steps, shard: gradients and parameters reduce each micro-step and add up the
 // sums; the others add up micro-steps first, which rounds differently. Then there is a second plain
