@@ -75,7 +75,7 @@ const ReadAhead::Block& ReadAhead::take(std::int64_t step,
       (made_ > taken_ ? !wanted(blocks_[taken_ % blocks_.size()])
                       : next_step_ != step || next_first_ != step_first || next_micro_ != micro);
   if (begins) {
-    ++turns_;
+    ++restarts_;
     made_ = taken_;
     next_step_ = step;
     next_first_ = step_first;
@@ -112,7 +112,7 @@ void ReadAhead::work(const std::stop_token& stop) {
       freed_.wait(lock, stop, [&] { return is_low(); });
     if (stop.stop_requested())
       return;
-    const std::uint64_t turn = turns_;
+    const std::uint64_t restarts = restarts_;
     Block& block = blocks_[made_ % blocks_.size()];
     block.step = next_step_;
     block.step_first = next_first_;
@@ -120,7 +120,7 @@ void ReadAhead::work(const std::stop_token& stop) {
     lock.unlock();
     fill(block);
     lock.lock();
-    if (turn != turns_)
+    if (restarts != restarts_)
       continue;  // it is wanted elsewhere now
     ++made_;
     advance();

@@ -82,7 +82,7 @@ class ReadAhead {
   std::condition_variable_any freed_;
   std::size_t taken_ = 0, made_ = 0;  // counts; block i is blocks_[i % size]
   std::int64_t next_step_ = 0, next_first_ = 0, next_micro_ = 0;
-  std::uint64_t turns_ = 0;  // number of restarts at another block
+  std::uint64_t restarts_ = 0;  // number of restarts at another block
   bool holds_ = false;
   std::jthread thread_;  // last: it uses the other members
 };
