@@ -135,9 +135,10 @@ steps=$(value_of run.steps)
 # run ends with the line "all files are in", unless a rank was lost after the checkpoint of the last step.
 was_cut() {
   local log latest
+  [ -n "$in_place" ] || return 1
   log=$(ls -t -- "$directory"/log.txt "$directory"-[0-9]*/log.txt 2>/dev/null | head -n 1)
   latest=$(cat "${log%/*}/checkpoints/latest" 2>/dev/null) || true
-  [ -n "$in_place" ] && [[ ! $latest =~ ([0-9]+)$ || 10#${BASH_REMATCH[1]} -lt ${steps:-0} ]] && ! tail -n 1 "$log" | grep -q ' all files are in '
+  [[ ! $latest =~ ([0-9]+)$ || 10#${BASH_REMATCH[1]} -lt ${steps:-0} ]] && ! tail -n 1 "$log" 2>/dev/null | grep -q ' all files are in '
 }
 # Sleeps, but returns early on a signal.
 pause() { # seconds
@@ -176,7 +177,7 @@ while :; do
   [ -z "$ended" ] || exit $code
   [ "$newest" = "$(newest_checkpoints)" ] || failures=0
   if [ $((++failures)) -gt "${TRIREME_RESTARTS:-3}" ]; then
-    echo "error: $failures starts in a row made no checkpoint" >&2
+    echo "error: the run was restarted $((failures - 1)) times without a new checkpoint (limit: TRIREME_RESTARTS)" >&2
     exit $code
   fi
   leave_out_lost_hosts || { echo "error: no host answers" >&2 && exit $code; }

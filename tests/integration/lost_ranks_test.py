@@ -230,7 +230,7 @@ class Restarts(KilledRanks):
         reader.join(TIMEOUT_S)
         said = "".join(line for _, line in lines)
         self.assertEqual(said.count("it starts again"), 1, said)
-        self.assertIn("2 starts in a row made no checkpoint", said)
+        self.assertIn("restarted 1 times without a new checkpoint", said)
 
     def test_starts_that_made_a_checkpoint_do_not_count(self):
         running, lines, reader = self.start_run("counted=1", 2, restarts=1)

@@ -182,5 +182,28 @@ for script in mpirun.sh train.sbatch; do
   watched 137 "sleep 30 & sleep 1 & wait"
 done
 
+# Exit code 0 of Open MPI 5's launcher means that the run has finished, or that a host was lost.
+for script in mpirun.sh train.sbatch; do
+  eval "$(sed -n '/^was_cut() {/,/^}/p' "$source/jobs/$script")"
+  directory=$here/run-$script steps=12
+  ended_with() { # arguments: cut or finished, in_place, newest checkpoint, last line of the log; no log if it is empty
+    local verdict=finished in_place=$2
+    rm -rf "$directory" && mkdir -p "$directory/checkpoints"
+    [ -z "$3" ] || echo "$3" >"$directory/checkpoints/latest"
+    [ -z "$4" ] || printf 'first\n%s\n' "$4" >"$directory/log.txt"
+    ! was_cut 2>"$here/out" || verdict=cut
+    { [ $verdict = "$1" ] && [ ! -s "$here/out" ]; } || {
+      echo "$script: $verdict instead of $1 after '$3' and '$4'" && cat "$here/out" && failures=$((failures + 1))
+    }
+  }
+  ended_with finished 1 step-0000000012 "12.0 s  all files are in run"
+  ended_with finished 1 step-0000000012 "step 12/12"
+  ended_with finished 1 "" "12.0 s  all files are in run"
+  ended_with cut 1 step-0000000008 "step 8/12"
+  ended_with cut 1 "" "step 8/12"
+  ended_with cut 1 "" ""
+  ended_with finished "" step-0000000008 "step 8/12"
+done
+
 [ $failures -eq 0 ] && echo "launchers: as expected"
 exit $((failures > 0))
