@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Checks the files that differ from a commit. Looks for unclear words in changed lines (dev/plain_words.py), formats all C++ files if
 # clang-format 14 is installed, and runs clang-tidy on the changed sources in src/ if clang-tidy 16 is.
-#   usage: bash dev/check_changes.sh [COMMIT]        default: HEAD, so what is not committed yet
+#   usage: bash dev/check_changes.sh [COMMIT]        default: HEAD, which checks uncommitted changes
 # Exit code 1 if a changed file had to be formatted, or clang-tidy or plain_words.py found something. As a hook: .pre-commit-config.yaml.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.."

@@ -4,7 +4,7 @@
 # packages unpacked into build-aarch64/sysroot (not installed) and qemu-user. It runs unit tests and, on one rank without a launcher, the
 # tiny deck of tests/integration for twelve steps and the quickstart for QUICKSTART_STEPS (default 3; a step takes a minute or more). The
 # fp32 losses of all steps must agree with those of this machine's executable within 1e-5.
-#   usage: bash tests/aarch64.sh [--build|--list]    --list: which unit tests; JOBS=number of compilers; exit code 77: skipped, with the reason
+#   usage: bash tests/aarch64.sh [--build|--list]    --list: prints the unit tests; JOBS: number of compilers; exit code 77: skipped, with the reason
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.."
 build=build-aarch64 triple=aarch64-linux-gnu

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Checks every C++ file against .clang-format. The major version is pinned, because versions format differently.
-#   usage: bash tests/format.sh [--fix]          exit code 77: skipped, clang-format 14 is not here
+#   usage: bash tests/format.sh [--fix]          exit code 77: skipped, clang-format 14 is not installed
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.."
 tool=

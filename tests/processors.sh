@@ -5,9 +5,9 @@
 # process.
 #   usage: bash tests/processors.sh BUILD_DIR avx2|portable [short]        exit code 77: skipped, with the reason
 #          avx2: Haswell (x86-64-v3: AMD Zen 2 and 3, Intel clients; skipped on one of those); portable: Nehalem (x86-64-v2)
-#          short: a minute instead of half an hour, which tests/run.sh has. It leaves out attention's windows, documents and groups of heads,
-#          attention, norms and rotations in bf16, which differ from fp32 in their loads and stores, large products, the longest sums and
-#          rows, and what compares numbers of threads
+#          short: a minute instead of half an hour, for tests/run.sh. It leaves out attention with windows, documents and groups of heads;
+#          attention, norms and rotations in bf16, which differ from fp32 only in their loads and stores; large products; the longest sums
+#          and rows; and comparisons of numbers of threads
 set -euo pipefail
 here=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")" && pwd) build=$(cd "$1" && pwd)
 usage() { echo "usage: bash tests/processors.sh BUILD_DIR avx2|portable [short]" >&2 && exit 2; }

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Runs clang-tidy 16 with .clang-tidy on the sources. (14 cannot parse the <ranges> of libstdc++ 12, and later versions have other checks.)
 # It configures build-dev-cpu, which is not a unity build: in build/, single sources have no compile command.
-#   usage: bash tests/tidy.sh [FILE_OR_FOLDER …]        default: src; JOBS=number at once
+#   usage: bash tests/tidy.sh [FILE_OR_FOLDER …]        default: src; JOBS: number of processes
 # Exit code 77: skipped, clang-tidy 16 is not installed (Debian: clang-tidy-16).
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.."

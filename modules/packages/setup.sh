@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs what trireme needs from the packages of Debian 12, Debian 13 or Ubuntu 24.04, as root or with sudo. If nothing is missing, it
 # does not use the network. On other systems it prints what trireme needs and exits with code 3.
-#   usage: bash modules/packages/setup.sh [tests]    tests: also what only tests and the formatter need, who say what they skip without it
-#          bash modules/packages/setup.sh libraries  prints the packages of the libraries alone, for tests/aarch64.sh
+#   usage: bash modules/packages/setup.sh [tests]    tests: also the packages of the tests (which are skipped without them)
+#          bash modules/packages/setup.sh libraries  only prints the packages of the libraries, for tests/aarch64.sh
 # Set TRIREME_SETUP=skip if the libraries come from elsewhere (environment modules, Spack): nothing is searched for or installed.
 # TRIREME_MPI=mpich uses MPICH instead of Open MPI. If the CUDA compiler is installed, cudnn_frontend.sh in this folder runs as well.
 set -euo pipefail

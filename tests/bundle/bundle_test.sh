@@ -3,7 +3,7 @@
 # Packs the build with its tests; the bundle and the source together must fit into a transfer of 64 MiB. Unpacks the bundle elsewhere and
 # trains the quickstart's deck on two ranks in a root directory that contains only bash and the C library of this system (and, for a build
 # with CUDA, CUDA's libraries in the layout of a Python environment).
-#   usage: bundle_test.sh SOURCE_DIR BUILD_DIR     exit code 77: skipped, this user may not make a root directory
+#   usage: bundle_test.sh SOURCE_DIR BUILD_DIR     exit code 77: skipped, this user may not change the root directory
 set -euo pipefail
 source=$(realpath "$1") build=$(realpath "$2")
 most_bytes=$((64 << 20))

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Runs libFuzzer on the deck parser, the token readers, the manifest reader, the record and the readers of tokenizers and weights. It
 # searches for inputs that do not end in success or an error message.
-#   usage: bash tests/fuzz/run.sh [SECONDS|--build]      exit code 77: no clang with libFuzzer here
+#   usage: bash tests/fuzz/run.sh [SECONDS|--build]      exit code 77: skipped, no clang with libFuzzer is installed
 # With SECONDS, each fuzzer runs for SECONDS with a random seed. Without it (as a test), each tries a fixed number of inputs with a fixed
 # seed and fixed addresses, so that the result depends neither on the machine's speed nor, except for names of temporary files, on chance.
 # Inputs that fail are stored in build-fuzz/found. Add them to tests/fuzz/corpus with the fix.

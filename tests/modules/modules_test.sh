@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Installs a build, moves it, and uses it as a cluster user would: module load trireme, then a run.
-#   usage: modules_test.sh BUILD_DIR        exit code 77: neither Lmod nor Environment Modules is here
+#   usage: modules_test.sh BUILD_DIR        exit code 77: skipped, neither Lmod nor Environment Modules is installed
 set -euo pipefail
 build=$1
 here=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")" && pwd)

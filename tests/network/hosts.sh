@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Runs a command together with emulated hosts on one machine: north, south and, with --hosts, east and west. Each is a network
 # namespace whose links have a given rate.
-#   usage: bash hosts.sh [--rate RATE] [--hosts 2|3|4] COMMAND [ARGUMENT …]     RATE as tc writes it; 2gbit when not given
-#          bash hosts.sh link up|down|RATE                                      from inside COMMAND: north's link; the rate of all
-#          bash hosts.sh sent HOST                                              from inside COMMAND: bytes that it gave to its link so far
+#   usage: bash hosts.sh [--rate RATE] [--hosts 2|3|4] COMMAND [ARGUMENT …]     RATE: in the notation of tc; default: 2gbit
+#          bash hosts.sh link up|down|RATE                                      inside COMMAND: cuts or restores the link of north; sets the rate of all
+#          bash hosts.sh sent HOST                                              inside COMMAND: prints how many bytes HOST has sent over its link
 #   e.g.:  bash hosts.sh mpirun -H north:1,south:1 --bind-to none -n 2 build/trireme input/quickstart.yaml
 #
 # COMMAND runs on an additional host, head. Its environment tells mpirun how to reach the others. Two networks connect the hosts:
@@ -128,7 +128,7 @@ outside() {
     shift 2
   done
   [[ ${TRIREME_HOSTS:-2} =~ ^[234]$ ]] || { echo "error: --hosts takes 2, 3 or 4" >&2; exit 2; }
-  [ $# -gt 0 ] || { sed -n '5,7s/^# *//p' "$self" >&2; exit 2; }
+  [ $# -gt 0 ] || { sed -n '/^#   usage:/,/^# [^ ]/{/^#   /s/^# *//p}' "$self" >&2; exit 2; }
   for tool in ip tc unshare nsenter setpriv hostname mpirun; do
     command -v "$tool" >/dev/null || skip "the program $tool"
   done

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Runs a command with a private Slurm: munge, slurmctld and two slurmds on this machine, for the virtual nodes n1 and n2 with one core each.
 # They run in namespaces, so that no port, process or file is left when the command ends, however it ends.
-#   usage: bash tests/slurm/private_slurm.sh COMMAND …       needs root; exit code 77 says what is missing
+#   usage: bash tests/slurm/private_slurm.sh COMMAND …       needs root; exit code 77: skipped, with the reason
 # Inside, SLURM_CONF is set and sbatch, srun, squeue and scontrol talk to it.
 set -euo pipefail
 self=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")" && pwd)/$(basename "${BASH_SOURCE[0]}")
@@ -93,7 +93,7 @@ inside() { # $1: directory
 }
 
 outside() {
-  [ $# -gt 0 ] || { sed -n '5s/^# *//p' "$self" >&2; exit 2; }
+  [ $# -gt 0 ] || { sed -n '/^#   usage:/,/^# [^ ]/{/^#   /s/^# *//p}' "$self" >&2; exit 2; }
   [ "$(id -u)" -eq 0 ] || skip "root"
   for tool in munged slurmctld slurmd sbatch unshare setpriv ip; do
     command -v "$tool" >/dev/null || skip "$tool (bash modules/packages/setup.sh tests installs it on Debian)"
