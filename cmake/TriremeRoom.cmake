@@ -26,8 +26,8 @@ if(TRIREME_SANITIZE)
   endif()
 endif()
 
-# A room consists of all *.cpp files below its folder, except those that match EXCEPT, and of SOURCES. SELDOM: the room runs at the start, at
-# the end or between steps, so -O1 is fast enough and reduces the compile time by a quarter.
+# A room consists of all *.cpp files below its folder, except those that match EXCEPT, and of SOURCES. SELDOM: the room has no loops over
+# elements in a step, so -O1 is fast enough and reduces the compile time by a quarter.
 function(trireme_room name)
   cmake_parse_arguments(ROOM "SELDOM" "EXCEPT" "SOURCES;LINKS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} *.cpp)

@@ -53,8 +53,8 @@ function(trireme_test name)
   endif()
   add_executable(test_${name} ${TEST_SOURCES})
   # The rooms under test are optimized. For the tests themselves, a unity build halves the compile time, -O1 takes a third off and -Og
-  # another fifth. The tests labelled `core` compute references in loops, which -Og would slow down. Omitting the checks of memory accesses
-  # that the address sanitizer makes too saves another third with sanitizers.
+  # another fifth. The tests labelled `core` keep -O1, because they compute references in loops. Omitting the checks of memory accesses that
+  # the address sanitizer makes too saves another third with sanitizers.
   set_target_properties(test_${name} PROPERTIES UNITY_BUILD ON)
   if("core" IN_LIST TEST_LABELS)
     target_compile_options(test_${name} PRIVATE $<$<CONFIG:RelWithDebInfo>:-O1>)
