@@ -81,10 +81,6 @@ std::optional<double> checkpoint_seconds(const Machine& machine, const DeckPlan&
          of_a_rank * plan.plan.all_ranks() / machine.storage_bytes_per_s;
 }
 
-std::string seconds_text(double seconds) {
-  return seconds < 1 ? fmt::format("{:.2f} ms", seconds * 1e3) : fmt::format("{:.3f} s", seconds);
-}
-
 /// `local_steps` updates like `update`, then an average of the replicas that overlaps with nothing.
 StepPrediction with_local_steps(const StepPrediction& update,
                                 std::int64_t local_steps,
@@ -103,7 +99,7 @@ StepPrediction with_local_steps(const StepPrediction& update,
 std::string step_text(const std::optional<StepPrediction>& step, double tokens) {
   if (!step)
     return fmt::format("{:>12}{:>9}{:>12}", "-", "-", "-");
-  return fmt::format("{:>12}{:>7.1f} %{:>12}", seconds_text(step->step_s),
+  return fmt::format("{:>12}{:>7.1f} %{:>12}", step_time_text(step->step_s),
                      100 * step->exposed_s / step->step_s, count_text(tokens / step->step_s));
 }
 
@@ -239,7 +235,7 @@ std::string scaling_text(const Scaling& scaling) {
       copies ? "     copy in" : "", "ranks", "hosts", "step", "exposed", "tokens/s", "step",
       "exposed", "tokens/s", "per rank", "", copies ? "      memory" : "");
   const auto seconds = [](const std::optional<double>& value) {
-    return fmt::format("{:>12}", value ? seconds_text(*value) : "-");
+    return fmt::format("{:>12}", value ? step_time_text(*value) : "-");
   };
   for (const ScalingRow& row : scaling.rows) {
     const auto context = static_cast<double>(scaling.context);

@@ -19,10 +19,6 @@ namespace {
 
 constexpr std::string_view first_comment = "# trireme tune: ";
 
-std::string step_text(double seconds) {
-  return seconds < 1 ? fmt::format("{:.2f} ms", seconds * 1e3) : fmt::format("{:.3f} s", seconds);
-}
-
 std::string ratio_text(const Ratio& ratio) {
   return fmt::format("{:.3f} ({:.3f} to {:.3f})", ratio.median, ratio.low, ratio.high);
 }
@@ -47,7 +43,7 @@ std::string verdict(const Tuning& tuning) {
       "{}, repeated against the deck's values in {} rounds: median times {} and {}, median ratio "
       "{}",
       run_words(tuning, tuning.runs[again.run]), again.seconds.size(),
-      step_text(median(again.seconds)), step_text(median(again.own_seconds)),
+      step_time_text(median(again.seconds)), step_time_text(median(again.own_seconds)),
       ratio_text(again.ratio));
   return once_more + (&tuning.chosen() != tuning.runs.data()
                           ? "\nChosen: " + run_words(tuning, tuning.runs[again.run])
@@ -105,10 +101,11 @@ std::string tuning_table(const Tuning& tuning) {
                                  "measured", "ratio (quartiles)*", "bits");
   for (const Run& run : tuning.runs) {
     const Candidate& one = run.candidate;
-    text += fmt::format(
-        "{:<{}}{:>12}{:>12}  {:<24}{}\n", run_words(tuning, run), width,
-        bytes_text(one.memory_bytes), run.seconds.empty() ? "-" : step_text(median(run.seconds)),
-        run.seconds.empty() ? "-" : ratio_text(run.ratio), one.changes_bits ? "change" : "same");
+    text += fmt::format("{:<{}}{:>12}{:>12}  {:<24}{}\n", run_words(tuning, run), width,
+                        bytes_text(one.memory_bytes),
+                        run.seconds.empty() ? "-" : step_time_text(median(run.seconds)),
+                        run.seconds.empty() ? "-" : ratio_text(run.ratio),
+                        one.changes_bits ? "change" : "same");
   }
   text +=
       "* The median over the rounds of the step's time divided by that of the deck's values in the "

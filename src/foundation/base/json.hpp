@@ -12,8 +12,10 @@ namespace trireme {
 /// Members of an object keep their order.
 using Json = nlohmann::ordered_json;
 
-/// Serializes a value, with a final line feed; on one line if `indent` is -1. Bytes that are not
-/// UTF-8 become U+FFFD.
+/// Serializes a value on one line, without a line feed. Bytes that are not UTF-8 become U+FFFD.
+std::string json_line(const Json& value);
+
+/// The same with each member on a line of its own, indented, and a final line feed.
 std::string json_text(const Json& value, int indent = 1);
 
 template <class T>

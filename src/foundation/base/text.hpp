@@ -50,6 +50,8 @@ std::string bytes_text(std::integral auto bytes) {
 }
 /// "850 ms", "12.3 s", "4 min 05 s", "3 h 12 min".
 std::string duration_text(double seconds);
+/// "80.25 ms", "1.234 s".
+std::string step_time_text(double seconds);
 /// "1 rank", "2 ranks".
 std::string counted(std::int64_t count, std::string_view thing);
 /// "950", "12.3 k", "1.24 M", "3.10 G".

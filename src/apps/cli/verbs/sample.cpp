@@ -101,14 +101,14 @@ class Printer {
     const std::int64_t of_prompt = number / options_.samples, sample = number % options_.samples;
     const std::string& prompt = prompts_.at(static_cast<std::size_t>(of_prompt));
     const std::string text = inference::decoded(tokenizer_, generated.tokens);
-    const std::string line = json_text({{"prompt", prompt},
+    const std::string line = json_line({{"prompt", prompt},
                                         {"text", text},
                                         {"end", word(generated.end)},
                                         {"prompt_number", of_prompt},
                                         {"sample", sample},
                                         {"seed", options_.rules.seed},
-                                        {"tokens", generated.tokens}},
-                                       -1);
+                                        {"tokens", generated.tokens}}) +
+                             "\n";
     if (only_json_) {
       print(line);
       return;

@@ -27,13 +27,6 @@
 
 namespace trireme::record {
 
-/// A JSON string with quotes.
-std::string json_text(const std::string& text);
-std::string json_text(double value);
-inline std::string json_text(std::int64_t value) {
-  return fmt::format("{}", value);
-}
-
 /// CRC-32 of `bytes`, continuing from `before`, the CRC-32 of the bytes that precede them.
 std::uint32_t crc32_of(std::string_view bytes, std::uint32_t before = 0);
 
@@ -72,7 +65,7 @@ T member(const Json& object, const char* name) {
 
 template <class T>
 std::string field(std::string_view name, const T& value) {
-  return fmt::format(", \"{}\": {}", name, json_text(value));
+  return fmt::format(", \"{}\": {}", name, json_line(value));
 }
 
 /// All columns of a row, as `fields` of log_line().

@@ -94,19 +94,6 @@ std::uint32_t crc32_of(std::string_view bytes, std::uint32_t before) {
   return static_cast<std::uint32_t>(::crc32_z(before, data, bytes.size()));
 }
 
-std::string json_text(const std::string& text) {
-  return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
-std::string json_text(double value) {
-  if (!std::isfinite(value))
-    return "null";
-  std::string text = fmt::format("{}", value);
-  if (text.find_first_of(".e") == std::string::npos)
-    text += ".0";
-  return text;
-}
-
 std::string log_line(std::string_view kind, const std::string& fields) {
   std::string line = fmt::format("{}{}\"{}", before_kind, kind, fields);
   line += fmt::format("{}{}{}\n", before_sum, sum_of(line), after_sum);

@@ -42,28 +42,21 @@ std::string machine(const std::vector<std::string>& hosts) {
 }
 
 /// Converts a deck value from YAML to JSON: a number stays a number, and text loses its quotes.
-std::string json_of_word(const std::string& word) {
+Json json_of_word(const std::string& word) {
   const Json value = Json::parse(word, nullptr, false);
-  if (value.is_number_integer())
-    return json_text(value.get<std::int64_t>());
-  if (value.is_number())
-    return json_text(value.get<double>());
-  return json_text(value.is_string() ? value.get<std::string>() : word);
+  return value.is_number() || value.is_string() ? value : Json(word);
 }
 
 std::string session_line(const RunHeader& header, std::int64_t first_step) {
-  std::string facts, deck;
-  const auto add = [](std::string& to, const std::string& name, const std::string& value) {
-    to += fmt::format("{}{}: {}", to.empty() ? "" : ", ", json_text(name), value);
-  };
-  for (const auto& [name, value] : header.facts) add(facts, name, json_text(value));
-  for (const auto& [name, value] : header.counts) add(facts, name, json_text(value));
-  for (const auto& [name, value] : header.deck) add(deck, name, json_of_word(value));
+  Json facts = Json::object(), deck = Json::object();
+  for (const auto& [name, value] : header.facts) facts[name] = value;
+  for (const auto& [name, value] : header.counts) facts[name] = value;
+  for (const auto& [name, value] : header.deck) deck[name] = json_of_word(value);
   return log_line(SessionRow::table.kind,
                   field("date_and_time", date_and_time()) + field("first_step", first_step) +
                       field("ranks", static_cast<std::int64_t>(header.hosts.size())) +
-                      field("machine", machine(header.hosts)) +
-                      fmt::format(", \"facts\": {{{}}}, \"deck\": {{{}}}", facts, deck));
+                      field("machine", machine(header.hosts)) + field("facts", facts) +
+                      field("deck", deck));
 }
 
 /// The log line that states the present content of the file at `path`; nullopt if another program
