@@ -63,24 +63,42 @@ struct EntropyReference {
   }
 };
 
-class CrossEntropyTest : public OpsTest {};
+class CrossEntropyTest : public OpsTest {
+ protected:
+  void forward(const Tensor& losses,
+               const Tensor& logits,
+               const Tensor& targets,
+               const ops::LossTerms& terms = {}) {
+    ops::run(ops::CrossEntropy{.losses = losses.view(),
+                               .logits = logits.view(),
+                               .targets = targets.view(),
+                               .terms = terms},
+             stream());
+  }
+  void backward(const Tensor& losses,
+                const Tensor& d_logits,
+                const Tensor& logits,
+                const Tensor& targets,
+                float scale,
+                const ops::LossTerms& terms = {}) {
+    ops::run(ops::CrossEntropy{.losses = losses.view(),
+                               .d_logits = d_logits.view(),
+                               .logits = logits.view(),
+                               .targets = targets.view(),
+                               .terms = terms,
+                               .scale = scale},
+             stream());
+  }
+};
 
 TEST_P(CrossEntropyTest, ByHand) {
   // Softmax of (0, 0, log 2): 1/4, 1/4, 1/2 in fp32. Equal logits are exact in bf16.
   const auto targets = tensor(DType::i32, Values{1, -1});
   auto logits = tensor(dtype(), Values{0, 0, 0, 0, 7, 7, 7, 7}),
        losses = tensor(DType::f32, Values{9, 9});
-  ops::run(
-      ops::CrossEntropy{
-          .losses = losses.view(), .logits = logits.view(), .targets = targets.view()},
-      stream());
+  forward(losses, logits, targets);
   expect_near(losses.values(), {std::log(4.0), 0}, 1e-6, "losses");
-  ops::run(ops::CrossEntropy{.losses = losses.view(),
-                             .d_logits = logits.view(),
-                             .logits = logits.view(),
-                             .targets = targets.view(),
-                             .scale = 2.0F},
-           stream());
+  backward(losses, logits, logits, targets, 2.0F);
   expect_near(losses.values(), {std::log(4.0), 0}, 1e-6, "losses");
   EXPECT_EQ(logits.values(), (Values{0.5, -1.5, 0.5, 0.5, 0, 0, 0, 0}));
 }
@@ -98,17 +116,9 @@ TEST_P(CrossEntropyTest, AgreesWithReferenceAtAwkwardSizes) {
     const auto targets = tensor(DType::i32, reference.targets);
     auto logits = tensor(dtype(), values), losses = tensor(DType::f32, rows),
          again = tensor(DType::f32, rows);
-    ops::run(
-        ops::CrossEntropy{
-            .losses = losses.view(), .logits = logits.view(), .targets = targets.view()},
-        stream());
+    forward(losses, logits, targets);
     EXPECT_EQ(logits.values(), values) << "forward alone changed the logits";
-    ops::run(ops::CrossEntropy{.losses = again.view(),
-                               .d_logits = logits.view(),
-                               .logits = logits.view(),
-                               .targets = targets.view(),
-                               .scale = 0.125F},
-             stream());
+    backward(again, logits, logits, targets, 0.125F);
     EXPECT_EQ(losses.bytes(), again.bytes());
     expect_near(losses.values(), reference.losses(values), 2e-6, "losses");
     expect_near(logits.values(), reference.gradient(values, 0.125), tolerance().cross_entropy,
@@ -130,19 +140,9 @@ TEST_P(CrossEntropyTest, CapsLogitsAndKeepsTheSumNearOne) {
       const auto targets = tensor(DType::i32, reference.targets);
       const auto logits = tensor(dtype(), values), losses = tensor(DType::f32, rows),
                  again = tensor(DType::f32, rows);
-      ops::run(ops::CrossEntropy{.losses = losses.view(),
-                                 .logits = logits.view(),
-                                 .targets = targets.view(),
-                                 .terms = terms},
-               stream());
+      forward(losses, logits, targets, terms);
       EXPECT_EQ(logits.values(), values) << "forward alone changed the logits";
-      ops::run(ops::CrossEntropy{.losses = again.view(),
-                                 .d_logits = logits.view(),
-                                 .logits = logits.view(),
-                                 .targets = targets.view(),
-                                 .terms = terms,
-                                 .scale = 0.125F},
-               stream());
+      backward(again, logits, logits, targets, 0.125F, terms);
       EXPECT_EQ(losses.bytes(), again.bytes());
       expect_near(losses.values(), reference.losses(values), 2e-6, "losses");
       expect_near(logits.values(), reference.gradient(values, 0.125), tolerance().cross_entropy,
@@ -157,19 +157,8 @@ TEST_P(CrossEntropyTest, WithoutTermsTheBitsAreThoseOfATinyTerm) {
   const auto values = rounded_to(dtype(), normals(1, rows * V, 4));
   const auto plain = tensor(dtype(), values), tiny = tensor(dtype(), values);
   const auto losses = tensor(DType::f32, rows), again = tensor(DType::f32, rows);
-  ops::run(ops::CrossEntropy{.losses = losses.view(),
-                             .d_logits = plain.view(),
-                             .logits = plain.view(),
-                             .targets = targets.view(),
-                             .scale = 0.5F},
-           stream());
-  ops::run(ops::CrossEntropy{.losses = again.view(),
-                             .d_logits = tiny.view(),
-                             .logits = tiny.view(),
-                             .targets = targets.view(),
-                             .terms = {.z_loss = 1e-12F},
-                             .scale = 0.5F},
-           stream());
+  backward(losses, plain, plain, targets, 0.5F);
+  backward(again, tiny, tiny, targets, 0.5F, {.z_loss = 1e-12F});
   EXPECT_EQ(joined({&plain, &losses}), joined({&tiny, &again}));
 }
 
@@ -214,13 +203,7 @@ TEST_P(CrossEntropyTest, RowsAndThreadsLeaveTheBitsOfTerms) {
               gradient[static_cast<std::size_t>(200 * V + v)]);
   expect_same_on_threads([&] {
     const auto logits = tensor(dtype(), normals(1, rows * V)), again = tensor(DType::f32, rows);
-    ops::run(ops::CrossEntropy{.losses = again.view(),
-                               .d_logits = logits.view(),
-                               .logits = logits.view(),
-                               .targets = targets.view(),
-                               .terms = terms,
-                               .scale = 1.0F},
-             stream());
+    backward(again, logits, logits, targets, 1.0F, terms);
     return joined({&logits, &again});
   });
 }
@@ -236,18 +219,8 @@ TEST_P(CrossEntropyTest, RoundsGradientsIntoAnotherTensor) {
     const auto logits = tensor(dtype(), values), in_place = tensor(dtype(), values);
     const auto losses = tensor(DType::f32, rows), again = tensor(DType::f32, rows);
     const auto rounded = tensor(DType::bf16, rows * V);
-    ops::run(ops::CrossEntropy{.losses = losses.view(),
-                               .d_logits = in_place.view(),
-                               .logits = in_place.view(),
-                               .targets = targets.view(),
-                               .scale = 0.5F},
-             stream());
-    ops::run(ops::CrossEntropy{.losses = again.view(),
-                               .d_logits = rounded.view(),
-                               .logits = logits.view(),
-                               .targets = targets.view(),
-                               .scale = 0.5F},
-             stream());
+    backward(losses, in_place, in_place, targets, 0.5F);
+    backward(again, rounded, logits, targets, 0.5F);
     EXPECT_EQ(logits.values(), values);
     EXPECT_EQ(again.bytes(), losses.bytes());
     EXPECT_EQ(rounded.values(), rounded_to(DType::bf16, in_place.values()));
@@ -260,12 +233,7 @@ TEST_P(CrossEntropyTest, SurvivesLargeLogits) {
   const auto rounded = rounded_to(dtype(), values);
   const auto targets = tensor(DType::i32, reference.targets);
   auto logits = tensor(dtype(), values), losses = tensor(DType::f32, 2);
-  ops::run(ops::CrossEntropy{.losses = losses.view(),
-                             .d_logits = logits.view(),
-                             .logits = logits.view(),
-                             .targets = targets.view(),
-                             .scale = 1.0F},
-           stream());
+  backward(losses, logits, logits, targets, 1.0F);
   expect_near(losses.values(), reference.losses(rounded), 1e-6, "losses");
   EXPECT_EQ(logits.values(), (Values{0, 0, 0, 0, 1, -1}));
 }
@@ -274,10 +242,7 @@ TEST_P(CrossEntropyTest, ShowsNan) {
   const auto targets = tensor(DType::i32, Values{0});
   const auto logits = tensor(dtype(), Values{1, std::nan(""), 2});
   auto losses = tensor(DType::f32, 1);
-  ops::run(
-      ops::CrossEntropy{
-          .losses = losses.view(), .logits = logits.view(), .targets = targets.view()},
-      stream());
+  forward(losses, logits, targets);
   EXPECT_TRUE(std::isnan(losses.values()[0]));
 }
 
@@ -288,12 +253,7 @@ TEST_P(CrossEntropyTest, DoesNotDependOnThreads) {
   const auto targets = tensor(DType::i32, ids);
   expect_same_on_threads([&] {
     auto logits = tensor(dtype(), normals(1, rows * V)), losses = tensor(DType::f32, rows);
-    ops::run(ops::CrossEntropy{.losses = losses.view(),
-                               .d_logits = logits.view(),
-                               .logits = logits.view(),
-                               .targets = targets.view(),
-                               .scale = 1.0F},
-             stream());
+    backward(losses, logits, logits, targets, 1.0F);
     return joined({&logits, &losses});
   });
 }
@@ -301,36 +261,12 @@ TEST_P(CrossEntropyTest, DoesNotDependOnThreads) {
 TEST_P(CrossEntropyTest, RejectsWrongViews) {
   const auto targets = tensor(DType::i32, 2), logits = tensor(dtype(), 5), six = tensor(dtype(), 6);
   const auto losses = tensor(DType::f32, 2), three = tensor(DType::f32, 3);
-  EXPECT_THROW(ops::run(
-                   ops::CrossEntropy{
-                       .losses = losses.view(), .logits = logits.view(), .targets = targets.view()},
-                   stream()),
-               ContractError);
-  EXPECT_THROW(ops::run(
-                   ops::CrossEntropy{
-                       .losses = three.view(), .logits = six.view(), .targets = targets.view()},
-                   stream()),
-               ContractError);
-  EXPECT_THROW(ops::run(
-                   ops::CrossEntropy{
-                       .losses = losses.view(), .logits = six.view(), .targets = losses.view()},
-                   stream()),
-               ContractError);
-  EXPECT_THROW(ops::run(ops::CrossEntropy{.losses = losses.view(),
-                                          .d_logits = logits.view(),
-                                          .logits = six.view(),
-                                          .targets = targets.view(),
-                                          .scale = 1.0F},
-                        stream()),
-               ContractError);
+  EXPECT_THROW(forward(losses, logits, targets), ContractError);
+  EXPECT_THROW(forward(three, six, targets), ContractError);
+  EXPECT_THROW(forward(losses, six, losses), ContractError);
+  EXPECT_THROW(backward(losses, logits, six, targets, 1.0F), ContractError);
   const auto rounded = tensor(DType::bf16, 6), exact = tensor(DType::f32, 6);
-  EXPECT_THROW(ops::run(ops::CrossEntropy{.losses = losses.view(),
-                                          .d_logits = exact.view(),
-                                          .logits = rounded.view(),
-                                          .targets = targets.view(),
-                                          .scale = 1.0F},
-                        stream()),
-               ContractError);
+  EXPECT_THROW(backward(losses, exact, rounded, targets, 1.0F), ContractError);
 }
 
 TRIREME_ON_BACKENDS(CrossEntropyTest);
