@@ -14,7 +14,7 @@ import zlib
 
 import h5py
 
-from harness import STOP_SIGNAL, STOPPED, TIMEOUT_S, TRIREME, TrainingTest, is_rank
+from harness import DECK, STOP_SIGNAL, STOPPED, TIMEOUT_S, TRIREME, TrainingTest, is_rank, start
 
 POSTPROC = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "postproc")
 CALM = ("optimizer.schedule={kind: constant}", "checkpoint.keep=0", "evaluate.every_steps=7")
@@ -155,6 +155,29 @@ class RunLog(TrainingTest):
             self.assertRegex(before.read(), r"\n  steps: 12 ")  # a new file now has that name
         with open(before.name, encoding="utf-8") as after:
             self.assertRegex(after.read(), r"\n  steps: 18 ")
+
+    def test_files_that_the_run_did_not_write_are_moved_aside(self):
+        os.mkdir(self.path("run"))
+        deck = self.path("run/deck.resolved.yaml")
+        with open(DECK, encoding="utf-8") as file:
+            mine = "# mine\n" + file.read()
+        for path, text in ((deck, mine), (self.path("run/log.txt"), "notes\n")):
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+        run = start(deck, *self.words("run", ())[1:])
+        self.assertEqual(run.code, 0, run)
+        for name, text in (("deck.resolved.yaml.changed-1", mine), ("log.txt.earlier-1", "notes\n")):
+            self.assertIn(f"moved to {self.path('run')}/{name}", run.out)
+            with open(self.path("run/" + name), encoding="utf-8") as file:
+                self.assertEqual(file.read(), text)
+
+    def test_closed_standard_streams_are_not_mistaken_for_files(self):
+        self.train_well()
+        lock = self.path("run/lock")
+        before = os.stat(lock).st_size
+        subprocess.run(["sh", "-c", '"$0" record "$1" <&- >&- 2>&-', TRIREME, self.path("run")], check=True, timeout=TIMEOUT_S)
+        self.assertEqual(os.stat(lock).st_size, before)
+        self.train_well("run.steps=14")
 
     def test_a_run_killed_before_its_first_checkpoint_leaves_its_record_aside(self):
         self.kill_after("step     20/", 1000000)  # more steps than the next start runs

@@ -63,6 +63,30 @@ class RunRecordTest : public testing::Test {
   const std::string file_ = scratch_ / "run.h5", log_ = scratch_ / "steps.jsonl";
 };
 
+TEST_F(RunRecordTest, ReplacesOnlyTextFilesThatTheRunWrote) {
+  const auto content = [&](const std::string& name) {
+    std::ifstream file(scratch_ / name);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  std::ofstream(scratch_ / "deck") << "mine";
+  {
+    RunRecord record = begun(1);
+    record.replace_text_file("deck", "first", {});
+    record.close();
+  }
+  EXPECT_EQ(content("deck"), "first");
+  EXPECT_EQ(content("deck.changed-1"), "mine");
+  for (const char* edited : {"", "edited"}) {
+    if (*edited != '\0')
+      std::ofstream(scratch_ / "deck") << edited;
+    RunRecord record = resumed(scratch_.path(), 1, run_header);
+    record.replace_text_file("deck", std::string("after ") + edited, look_at_log(log_));
+    EXPECT_EQ(content("deck"), std::string("after ") + edited);
+    record.close();
+  }
+  EXPECT_EQ(content("deck.changed-2"), "edited");
+}
+
 TEST_F(RunRecordTest, HoldsHeaderDeckRowsAndUnits) {
   RunRecord record = begun(40);
   record.append(ValidationRow{0, 5.5});

@@ -14,7 +14,6 @@
 
 #include "base/packing.hpp"
 #include "base/text.hpp"
-#include "files/output_file.hpp"
 
 #include "model/gpt.hpp"
 #include "model/recompute_choice.hpp"
@@ -169,7 +168,6 @@ Journal::Journal(session::Session& session,
     file.set_timing_fact("flops_per_token", model::flops_per_token(job_.shape), "FLOP");
     file.set_anchors(anchors);
     writer_.emplace(std::move(file));
-    files::replace_file(directory.file("deck.resolved.yaml"), job_.resolved_deck);
   });
   world_.max(owes_);
 }

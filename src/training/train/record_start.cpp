@@ -168,10 +168,13 @@ OpenedRecord open_record(const std::string& directory,
                          Log& log) {
   const record::LogFacts found =
       record::look_at_log(fmt::format("{}/{}", directory, record::run_log_name));
-  if (!resumed_step)
-    return {begun(directory, header, found, job, log)};
-  return {continued(directory, header, *resumed_step, found, job, log),
-          found.dropped_validation == resumed_step, found.dropped_evaluation == resumed_step};
+  OpenedRecord opened =
+      resumed_step ? OpenedRecord{continued(directory, header, *resumed_step, found, job, log),
+                                  found.dropped_validation == resumed_step,
+                                  found.dropped_evaluation == resumed_step}
+                   : OpenedRecord{begun(directory, header, found, job, log)};
+  opened.record.replace_text_file("deck.resolved.yaml", job.resolved_deck, found);
+  return opened;
 }
 
 }  // namespace trireme::train

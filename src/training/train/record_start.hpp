@@ -8,6 +8,9 @@
 //   run.h5.damaged-1   no line of steps.jsonl can be read
 //   run.h5.earlier-1   steps.jsonl was moved away
 //   run.h5.changed-1   another program changed run.h5 (record/run/run_record.hpp)
+//
+// deck.resolved.yaml is moved aside, too, if it is not as the run wrote it, and a log.txt in a
+// directory without steps.jsonl.
 #pragma once
 
 #include <cstdint>

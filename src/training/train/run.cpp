@@ -15,6 +15,7 @@
 #include "reduce/layout_options.hpp"
 
 #include "record/checkpoint/checkpoint_directory.hpp"
+#include "record/run/run_log.hpp"
 
 #include "session/machine.hpp"
 #include "session/rank_memory.hpp"
@@ -180,9 +181,15 @@ void Run::open_files(const std::optional<Resumed>& resumed,
                      const std::string& data_hash) {
   signals.training_begins();  // from here on there is a record, which a stop must close
   comm::on_first_rank(world, [&] {
-    files::expect_writable_place(directory.file("log.txt"));
-    log.also_to_file(directory.file("log.txt"),
+    const std::string path = directory.file("log.txt");
+    files::expect_writable_place(path);
+    const bool foreign =
+        files::exists(path) && !files::exists(directory.file(record::run_log_name));
+    const std::string aside = foreign ? record::move_aside(path, "earlier") : "";
+    log.also_to_file(path,
                      [&ranks = world] { return std::make_shared<comm::World::AtWork>(ranks); });
+    if (foreign)
+      log.warning("{} was here before this run. It was moved to {}", path, aside);
   });
   if (!world.lost.empty() && world.rank() == 0)
     log.warning("{} was lost: the run continues on {} ranks", world.lost, world.size());

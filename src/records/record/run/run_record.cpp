@@ -14,6 +14,7 @@
 
 #include "base/error.hpp"
 #include "base/error_line.hpp"
+#include "files/output_file.hpp"
 #include "files/path.hpp"
 
 #include "record/checkpoint/checkpoint.hpp"
@@ -66,6 +67,10 @@ std::optional<std::int64_t> line_of_file(const std::string& path, const LogFacts
   return found == facts.run_files.end() ? std::nullopt : std::optional(found->second);
 }
 
+std::string fields_of_file(std::int64_t bytes, const std::string& sum) {
+  return field("bytes", bytes) + field("crc32_of_file", sum);
+}
+
 /// Reads the spans of earlier starts from run.h5. Adds a sentence to `warnings` if they are lost.
 Spans earlier_spans(const std::string& path,
                     const LogFacts& facts,
@@ -116,7 +121,7 @@ void replace_file(const std::string& directory,
   const std::string path = file_in(directory), temporary = path + ".tmp";
   write_temporary(temporary, log_in(directory), rewinds, spans);
   const auto [bytes, sum] = size_and_sum(temporary);
-  note(log_line(run_file_kind, field("bytes", bytes) + field("crc32_of_file", sum)));
+  note(log_line(run_file_kind, fields_of_file(bytes, sum)));
   files::rename(temporary, path);
   files::sync_directory(directory);
 }
@@ -282,6 +287,20 @@ RunRecord RunRecord::resume(const std::string& directory,
   record.spans_ = std::move(spans);
   record.start(header, !before.has_tokenizer);
   return record;
+}
+
+void RunRecord::replace_text_file(const char* name,
+                                  const std::string& text,
+                                  const LogFacts& before) {
+  const std::string path = fmt::format("{}/{}", directory_, name);
+  std::error_code ignored;
+  if (fs::exists(fs::symlink_status(path, ignored)) && !line_of_file(path, before))
+    options_.warn(fmt::format("{} is not a file that this run wrote. It was moved to {}", path,
+                              move_aside(path, "changed")));
+  append_line(run_file_kind, fields_of_file(static_cast<std::int64_t>(text.size()),
+                                            fmt::format("{:08x}", crc32_of(text))));
+  sync();
+  files::replace_file(path, text);
 }
 
 void RunRecord::append(const std::string& set, const std::string& of, const EvaluationRow& row) {

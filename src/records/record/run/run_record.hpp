@@ -92,6 +92,11 @@ class RunRecord {
   /// Number of spans that were dropped because `span_bytes` were reached.
   [[nodiscard]] std::int64_t spans_left_out() const { return spans_left_out_; }
 
+  /// Replaces another file in the run directory. If the present one is not as the run wrote it, it
+  /// is moved aside, with a warning. `before`: the log at the start, with the files that the run
+  /// wrote. Throws StorageError.
+  void replace_text_file(const char* name, const std::string& text, const LogFacts& before);
+
   /// Sets "flops_per_token", "dropped", … Replaces an earlier value.
   void set_timing_fact(const std::string& name, double value, std::string_view unit);
   /// Calendar time of each rank's anchor, in rank order: seconds since 1970.
