@@ -147,6 +147,15 @@ TEST(SignalScope, LeavesSignalsIgnoredThatWere) {
   EXPECT_EQ(status, 0);
 }
 
+TEST(SignalScope, TellsOnceThatTheProcessWasSuspended) {
+  SignalScope signals;
+  signals.training_begins();
+  EXPECT_FALSE(signals.take_suspension());
+  raise(SIGCONT);
+  while (!signals.take_suspension()) std::this_thread::yield();
+  EXPECT_FALSE(signals.take_suspension());
+}
+
 TEST(SignalScope, NamesWhatLimitsTheTime) {
   SignalScope signals;
   signals.training_begins();

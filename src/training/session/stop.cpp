@@ -73,7 +73,7 @@ Requests agree(comm::World& world, const Requests& mine) {
 
 SignalScope::SignalScope(std::string work) : work_(std::move(work)) {
   sigemptyset(&watched_);
-  for (const int number : {SIGUSR1, SIGPIPE, SIGXFSZ}) sigaddset(&watched_, number);
+  for (const int number : {SIGUSR1, SIGPIPE, SIGXFSZ, SIGCONT}) sigaddset(&watched_, number);
   for (const Watched& one : stopping)
     if ((one.signal != SIGINT && one.signal != SIGHUP) || !ignored(one.signal))
       sigaddset(&watched_, one.signal);
@@ -106,6 +106,8 @@ void SignalScope::watch() {
 void SignalScope::note(int signal) {
   if (signal == SIGUSR1)
     requested_.checkpoint = 1;
+  if (signal == SIGCONT)
+    suspended_ = true;
   if (signal == SIGINT &&
       requested_.stops.at(static_cast<std::size_t>(StopReason::interrupt)) > 0) {
     say("Ended at once by a second SIGINT: the steps since the newest checkpoint are lost.");
@@ -163,6 +165,12 @@ bool SignalScope::take_checkpoint() {
   const std::lock_guard lock(mutex_);
   note_own();
   return std::exchange(requested_.checkpoint, 0) > 0;
+}
+
+bool SignalScope::take_suspension() {
+  const std::lock_guard lock(mutex_);
+  note_own();
+  return std::exchange(suspended_, false);
 }
 
 void SignalScope::request_checkpoint() {

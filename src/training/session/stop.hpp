@@ -103,6 +103,8 @@ class SignalScope {
   [[nodiscard]] std::optional<StopReason> stop();
   /// Whether a checkpoint was requested since the last call.
   [[nodiscard]] bool take_checkpoint();
+  /// Whether the process continued since the last call after SIGSTOP or SIGTSTP had stopped it.
+  [[nodiscard]] bool take_suspension();
   void request_checkpoint();
   void request_stop(StopReason reason);
   /// Ends the job at once, without a checkpoint.
@@ -130,7 +132,7 @@ class SignalScope {
   sigset_t watched_{};
   std::mutex mutex_;  // guards what follows
   Requests requested_;
-  bool preparing_ = true, ending_ = false;
+  bool preparing_ = true, ending_ = false, suspended_ = false;
   TimeLimit limit_;
   int rank_ = 0;
   std::function<void(ExitCode)> end_;

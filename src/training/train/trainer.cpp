@@ -459,7 +459,8 @@ ExitCode Trainer::steps() {
       training.check_replicas(number);
     }
     // What else is between steps can be interrupted, so it needs no time of its own before the end.
-    walltime_.step_took(device::steady_seconds() - begin + slowest_copy_s_);
+    if (!signals.take_suspension())
+      walltime_.step_took(device::steady_seconds() - begin + slowest_copy_s_);
     interrupted_ = stops_for.has_value();
     between_steps(number);
     if (interrupted_ && !stops_for) {
