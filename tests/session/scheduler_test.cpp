@@ -137,13 +137,14 @@ TEST_F(Scheduler, OfPbsTellsStartAndWalltime) {
       "    Variable_List = PBS_O_HOME=/home/me,PBS_O_LANG=C,\n"
       "\tPBS_O_WORKDIR=/home/me\n";
   constexpr double start = 1795687200;  // date -u -d '2026-11-26 10:00:00' +%s
-  EXPECT_EQ(seconds_left("qstat", text, start + 600), 26 * 3600 - 600);
+  EXPECT_EQ(seconds_left("qstat", text, start + 605), 26 * 3600 - 605);
+  EXPECT_EQ(seconds_left("qstat", text, start - 3000), 26 * 3600 - 602) << "the clock was set back";
   const auto with = [&](const std::string& old, const std::string& fresh) {
     std::string changed = text;
     changed.replace(changed.find(old), old.size(), fresh);
-    return seconds_left("qstat", changed, start + 600);
+    return seconds_left("qstat", changed, start + 605);
   };
-  EXPECT_EQ(with("stime = Thu", "stime = 1795687200 (Thu"), 26 * 3600 - 600);
+  EXPECT_EQ(with("stime = Thu", "stime = 1795687200 (Thu"), 26 * 3600 - 605);
   EXPECT_EQ(with("    stime = Thu Nov 26 10:00:00 2026\n", ""), 26 * 3600 - 602);
   EXPECT_TRUE(std::isinf(with("    Resource_List.walltime = 26:00:00\n", "").value()));
   EXPECT_EQ(seconds_left("qstat", "", start), std::nullopt);

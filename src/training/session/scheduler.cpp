@@ -67,20 +67,23 @@ std::string attribute(const std::string& text, const std::string& key) {
 }
 
 /// PBS: the start of the job and its walltime. The start is "Thu Nov 26 10:00:00 2026"; some sites
-/// write the seconds since 1970 before it.
+/// write the seconds since 1970 before it. The start is in local time, which is ambiguous for an
+/// hour when summer time ends, and clocks may step; so the used time limits what is left as well,
+/// though some sites update it rarely.
 std::optional<double> left_of_pbs(const std::string& text, double now) {
   const auto walltime = colon_time(attribute(text, "Resource_List.walltime"));
   const std::string start = attribute(text, "stime");
   if (!walltime)
     return text.find(" stime = ") == std::string::npos ? std::nullopt : std::optional(unlimited_s);
+  const auto used = colon_time(attribute(text, "resources_used.walltime"));
+  const double most = *walltime - used.value_or(0);
   tm date{};
   date.tm_isdst = -1;
   if (::strptime(start.c_str(), "%a %b %d %H:%M:%S %Y", &date) != nullptr)
-    return static_cast<double>(::mktime(&date)) + *walltime - now;
+    return std::min(static_cast<double>(::mktime(&date)) + *walltime - now, most);
   if (const auto seconds = number_at(start))
-    return static_cast<double>(*seconds) + *walltime - now;
-  const auto used = colon_time(attribute(text, "resources_used.walltime"));
-  return used ? std::optional(*walltime - *used) : std::nullopt;
+    return std::min(static_cast<double>(*seconds) + *walltime - now, most);
+  return used ? std::optional(most) : std::nullopt;
 }
 
 /// Standard output of a command; none if it fails, takes too long or becomes unwanted.
