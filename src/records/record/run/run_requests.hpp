@@ -11,6 +11,8 @@
 //    removes them. Requests that arrive while the run starts are handled when this object exists.
 #pragma once
 
+#include <array>
+#include <filesystem>
 #include <functional>
 #include <stop_token>
 #include <string>
@@ -30,7 +32,7 @@ std::string file_of(RunRequest request);
 /// request cannot be written.
 std::string ask_run(const std::string& run_directory, RunRequest request);
 
-/// Removes requests to an earlier run.
+/// Removes requests to an earlier run. Throws StorageError if one cannot be removed.
 void remove_requests(const std::string& run_directory);
 
 /// Receives requests on rank 0.
@@ -40,10 +42,14 @@ class RunRequests {
   RunRequests(std::string run_directory, std::function<void(RunRequest)> listener);
 
  private:
+  /// Whether there is such a request that was not handled yet. Removes its file.
+  bool take(RunRequest request);
   void serve(const std::stop_token& stop);
 
   const std::string run_directory_;
   const std::function<void(RunRequest)> listener_;
+  /// When the handled requests were written whose files could not be removed.
+  std::array<std::filesystem::file_time_type, 3> remaining_{};
   std::jthread thread_;  // last: it uses the other members
 };
 
