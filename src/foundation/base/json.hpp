@@ -12,7 +12,8 @@ namespace trireme {
 /// Members of an object keep their order.
 using Json = nlohmann::ordered_json;
 
-/// Serializes a value on one line, without a line feed. Bytes that are not UTF-8 become U+FFFD.
+/// Serializes a value on one line, without a line feed. Bytes that are not UTF-8 become U+FFFD;
+/// U+007F to U+009F are escaped.
 std::string json_line(const Json& value);
 
 /// The same with each member on a line of its own, indented, and a final line feed.
