@@ -32,6 +32,20 @@ TEST(CheckCommand, SumsUpTheDeck) {
   EXPECT_THAT(text, HasSubstr("50 steps, 4.80 k tokens, into runs/a"));
 }
 
+TEST(CheckCommand, WarnsOfKeysThatHaveNoEffect) {
+  const test::ScratchDirectory directory;
+  const std::string path = directory.path() + "/a.yaml";
+  std::ofstream(path) << deck::completed(
+      "optimizer: {muon: {momentum: 0.9}, schedule: {kind: constant, final_fraction: 0.1}}\n");
+  const std::string text = check_command({path, {"sample.tokens=7"}}, {});
+  EXPECT_THAT(text, HasSubstr(path + ":1:30: warning: optimizer.muon.momentum has no effect: "
+                                     "optimizer.kind is not muon\n"));
+  EXPECT_THAT(text, HasSubstr("command line:1:15: warning: sample.tokens has no effect: "
+                              "sample.every_steps is 0\n"));
+  EXPECT_THAT(text, Not(HasSubstr("final_fraction"))) << "has the default";
+  EXPECT_THAT(check_command({path, {"optimizer.kind=muon"}}, {}), Not(HasSubstr("muon.momentum")));
+}
+
 TEST(CheckCommand, PrintsTheValueOfAKeyWithoutQuotes) {
   const test::ScratchDirectory directory;
   const std::string path = directory.path() + "/a.yaml";

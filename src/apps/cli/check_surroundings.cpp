@@ -246,8 +246,12 @@ std::string look_around(const deck::Deck& deck,
   if (!copies_note.empty())
     copies_note = "note: " + copies_note + '\n';
   std::vector<Diagnostic> too_large;
-  std::string notes = space_note(config, plan, free) + memory_note(deck, plan, ranks, &too_large) +
-                      copies_note + time_note(config);
+  std::string idle;
+  for (const auto& [place, key, reason] : deck::idle_keys(deck))
+    idle += fmt::format("{}:{}:{}: warning: {} {}\n", place.file, place.line, place.column, key,
+                        reason);
+  std::string notes = idle + space_note(config, plan, free) +
+                      memory_note(deck, plan, ranks, &too_large) + copies_note + time_note(config);
   for (Diagnostic& one : too_large) lookout.add(std::move(one));
   for (const auto& [text, remedy] :
        session::limit_problems_here("this host", plan.plan.all_ranks() - ranks))

@@ -84,6 +84,11 @@ bool has_token_files(const batches::DataConfig& data) {
                              [](const batches::MixturePart& part) { return !part.tokens.empty(); });
 }
 
+bool has_unknown_tokens(const batches::DataConfig& data, std::int64_t vocabulary) {
+  return data.in_bytes() && (has_token_files(data) || data.train.synthetic != 0) &&
+         vocabulary > 256;
+}
+
 model::GptShape shape_of(const JobConfig& config, const text::Tokenizer* tokenizer) {
   model::GptShape shape = model::resolve(config.model);
   const bool follows = !config.data.in_bytes() || !has_token_files(config.data);
@@ -135,6 +140,7 @@ struct AllRules : Rules {
     new_runs_have_names();
     homes_are_named();
     sample_can_begin();
+    text_is_encoded_as_tokens();
     graphs_keep_their_memory();
     numbers_fit_the_arithmetic();
     changes_can_be_allowed();
@@ -430,10 +436,37 @@ struct AllRules : Rules {
       return;
     if (config_.sample.prompt.empty())
       conflict({"sample.every_steps", "sample.prompt"}, "there is no text to continue");
-    if (readable({"data.train", "data.tokenizer", "model.vocabulary"}) &&
-        has_token_files(config_.data) && config_.data.in_bytes() && shape_.vocabulary > 256)
-      conflict({"sample.every_steps", "data.train.tokens"},
+    if (!readable({"data.train", "data.tokenizer", "model.vocabulary"}))
+      return;
+    if (has_unknown_tokens(config_.data, shape_.vocabulary))
+      conflict({"sample.every_steps",
+                config_.data.train.synthetic != 0 ? "data.train.synthetic" : "data.train.tokens"},
                "samples are text, but data.tokenizer does not name the tokenizer of the tokens");
+    else if (tokenizer_ != nullptr && 0 < shape_.vocabulary &&
+             shape_.vocabulary < tokenizer_->vocabulary())
+      conflict(
+          {"sample.every_steps", "model.vocabulary"},
+          fmt::format("samples need the {} tokens of the tokenizer", tokenizer_->vocabulary()));
+  }
+
+  /// Text that is read in addition to token files is encoded by data.tokenizer.
+  void text_is_encoded_as_tokens() const {
+    if (!readable({"data", "model.vocabulary", "evaluate.sets"}) ||
+        !has_unknown_tokens(config_.data, shape_.vocabulary))
+      return;
+    const auto refuse = [&](const std::string& key) {
+      say(key,
+          "text is encoded by data.tokenizer, which does not name the tokenizer of the tokens "
+          "in data.train");
+    };
+    if (!config_.data.validation.text.empty())
+      refuse("data.validation.text");
+    for (std::size_t i = 0; i < config_.data.train.mixture.size(); ++i)
+      if (!config_.data.train.mixture[i].text.empty())
+        refuse(fmt::format("data.train.mixture[{}].text", i));
+    for (std::size_t i = 0; i < config_.evaluate.sets.size(); ++i)
+      if (config_.evaluate.sets[i].is_text())
+        refuse(fmt::format("evaluate.sets[{}]", i));
   }
 
   /// The optimizer computes in fp32. A number that rounds to 0 or 1 there has another meaning.

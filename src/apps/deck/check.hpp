@@ -23,6 +23,9 @@ namespace trireme::deck {
 /// Appends findings about keys that are valid individually but not together.
 void check(const Deck& deck, const Circumstances& circumstances, std::vector<Diagnostic>& findings);
 
+/// The keys that the deck sets and the run does not read, with the reason.
+std::vector<Diagnostic> idle_keys(const Deck& deck);
+
 /// The part of check() for run.initial_weights: reads the headers of the files and compares them
 /// with the deck's model. Reads nothing if the run directory contains a checkpoint from which the
 /// run would continue.

@@ -104,6 +104,7 @@ struct ModelRules : Rules {
         without_effect("model.rotary_theta", reason);
       if (config_.model.rotary_scaling.factor.value_or(1) != 1)
         without_effect("model.rotary_scaling.factor", reason);
+      for (const auto& [key, types] : scaling) without_effect(key, reason);
       return;
     }
     if (!readable({"model.rotary_scaling.factor", "model.rotary_scaling.type"}))

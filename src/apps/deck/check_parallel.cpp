@@ -156,6 +156,9 @@ struct ParallelRules : Rules {
           {"evaluate.noise_scale.every_steps", "parallel.reduction"},
           "a step is compared with its leaves, which do not depend on the number of ranks. Use "
           "reduction: tree.");
+    else if (readable({"parallel.gradient_rank"}) && parallel.gradient_rank.given())
+      conflict({"evaluate.noise_scale.every_steps", "parallel.gradient_rank"},
+               "the leaves of a step are exact, but its gradient is compressed");
     else if (parallel.logical_shards.value_or(2) < 2)
       conflict({"evaluate.noise_scale.every_steps", "parallel.logical_shards"},
                "a step is compared with its parts, but there is only one part");

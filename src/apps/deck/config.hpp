@@ -52,5 +52,8 @@ std::string model_section(const model::GptShape& shape);
 
 /// Whether some of the training data are token files.
 bool has_token_files(const batches::DataConfig& data);
+/// Whether no tokenizer is known for the training data, so that they have no text: token files or
+/// synthetic data with more tokens than `bytes`, the default of data.tokenizer, has.
+bool has_unknown_tokens(const batches::DataConfig& data, std::int64_t vocabulary);
 
 }  // namespace trireme::deck

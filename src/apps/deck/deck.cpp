@@ -145,9 +145,7 @@ std::shared_ptr<const text::Tokenizer> read_tokenizer(const JobConfig& config) {
 }
 
 std::shared_ptr<const text::Tokenizer> Deck::tokenizer_of_data() const {
-  const batches::DataConfig& data = config.data;
-  const bool other = has_token_files(data) || data.train.synthetic != 0;
-  return data.in_bytes() && other && shape().vocabulary > 256 ? nullptr : tokenizer;
+  return has_unknown_tokens(config.data, shape().vocabulary) ? nullptr : tokenizer;
 }
 
 bool KeyPlaces::readable(const std::string& path) const {

@@ -56,8 +56,8 @@ void check_source(const Stream& stream,
   const std::int64_t samples = count_windows(0, train, requirements.context, stream.rows.get());
   if (samples < requirements.sequences)
     found.add({}, stream.key,
-              fmt::format("{} training tokens make {} sequences of context {}, but a step needs "
-                          "{} (batch.sequences). Give more text or a smaller batch",
+              fmt::format("{} training tokens make {} sequences of context {}, but the largest "
+                          "step needs {}. Give more text or a smaller batch",
                           train, samples, requirements.context, requirements.sequences));
   const std::int64_t size = stream.tokens->size();
   if (requirements.validation_fraction > 0 &&

@@ -25,12 +25,6 @@ std::string files_of(const session::EvaluationSet& set) {
 
 std::vector<inference::EvaluationData> read(const session::Job& job, comm::World& world, Log& log) {
   const auto& sets = job.evaluate.sets;
-  for (std::size_t i = 0; i < sets.size(); ++i)
-    if (sets[i].is_text() && job.tokenizer == nullptr)
-      throw UserError({Diagnostic{{},
-                                  fmt::format("evaluate.sets[{}]", i),
-                                  "text needs data.tokenizer, which does not name what made the "
-                                  "tokens"}});
   const auto key_of = [](std::size_t set, const std::string& key) {
     return fmt::format("evaluate.sets[{}].{}", set, key);
   };
