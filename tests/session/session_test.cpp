@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <filesystem>
 #include <limits>
 #include <string>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "session/small_job.hpp"
 
 #include "support/backends.hpp"
+#include "support/sequential_ranks.hpp"
 
 namespace trireme::session {
 namespace {
@@ -41,6 +43,36 @@ TEST(SessionOnAGpu, LogsWhichOperationIsSlow) {
       return line.find("a GPU trains attention with heads of 12 channels") == 0;
     });
     EXPECT_EQ(said, precision == Precision::bf16 ? 1 : 0);
+  }
+}
+
+/// The error of a command of two ranks; "" if there is none.
+std::string error_of_cache(const Job& job, int ranks_per_host) {
+  try {
+    test::SequentialRanks(2, ranks_per_host).run([&](comm::World& world) {
+      const TemporaryCache cache(job, world);
+      EXPECT_TRUE(std::filesystem::is_directory(cache.path()));
+      world.barrier();  // rank 0 removes the directory
+    });
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(TemporaryCache, IsRefusedForTextOnSeveralHosts) {
+  Job train = small_job(), validation = small_job(), mixture = small_job();
+  EXPECT_EQ(error_of_cache(train, 1), "") << "synthetic data need no cache";
+  train.data.train.text = validation.data.validation.text = {"text"};
+  mixture.data.train.mixture.resize(1);
+  mixture.data.train.mixture[0].text = {"text"};
+  for (Job* job : {&train, &validation, &mixture}) {
+    EXPECT_EQ(error_of_cache(*job, 2), "");
+    EXPECT_EQ(error_of_cache(*job, 1),
+              "error: data.cache: auto is a temporary directory for this command, which ranks on "
+              "other hosts cannot read. Give a directory that all hosts share.");
+    job->data.cache.value = "shared";
+    EXPECT_EQ(error_of_cache(*job, 1), "");
   }
 }
 

@@ -20,7 +20,10 @@ namespace trireme::test {
 
 class SequentialRanks {
  public:
-  explicit SequentialRanks(int ranks) : ranks_(ranks), texts_(static_cast<std::size_t>(ranks)) {}
+  explicit SequentialRanks(int ranks, int ranks_per_host = 0)
+      : ranks_(ranks),
+        ranks_per_host_(ranks_per_host > 0 ? ranks_per_host : ranks),
+        texts_(static_cast<std::size_t>(ranks)) {}
 
   /// Runs `body` as every rank and rethrows the exception of the lowest rank that threw. A body
   /// that throws between collectives while others wait is a broken test and would hang: the bodies
@@ -50,8 +53,8 @@ class SequentialRanks {
     Member(SequentialRanks& group, int rank) : group_(group), rank_(rank) {}
     [[nodiscard]] int rank() const override { return rank_; }
     [[nodiscard]] int size() const override { return group_.ranks_; }
-    [[nodiscard]] int local_rank() const override { return rank_; }
-    [[nodiscard]] int local_size() const override { return group_.ranks_; }
+    [[nodiscard]] int local_rank() const override { return rank_ % group_.ranks_per_host_; }
+    [[nodiscard]] int local_size() const override { return group_.ranks_per_host_; }
     [[nodiscard]] const std::string& host() const override { return host_; }
     void barrier() override { group_.exchange(rank_, ""); }
     void sum(std::span<std::int64_t> values) override {
@@ -92,7 +95,7 @@ class SequentialRanks {
     }
     SequentialRanks& group_;
     int rank_;
-    std::string host_ = "testhost";
+    std::string host_ = "testhost" + std::to_string(rank_ / group_.ranks_per_host_);
   };
 
   /// Called with the mutex locked; unlocks it until all ranks have arrived.
@@ -113,7 +116,7 @@ class SequentialRanks {
     return result;
   }
 
-  int ranks_;
+  int ranks_, ranks_per_host_;
   std::mutex mutex_;
   std::condition_variable everyone_;
   std::vector<std::string> texts_, gathered_;

@@ -15,6 +15,10 @@
 #include "base/error.hpp"
 #include "base/json.hpp"
 
+#include "session/small_job.hpp"
+
+#include "support/sequential_ranks.hpp"
+
 namespace trireme::tune {
 namespace {
 
@@ -120,6 +124,21 @@ TEST(RateCurve, EndsASweepAboveTheMultipleOfItsMinimum) {
     EXPECT_EQ(divergence.add(all[i]), i == 7) << i;
   EXPECT_EQ(rate_curve(rates(8), all, request()).diverges, rates(8)[5]);
   EXPECT_FALSE(rate_curve(rates(7), std::span(all).first(7), request()).diverges.has_value());
+}
+
+TEST(RateCurve, NeedsASharedCacheForTextOnSeveralHosts) {
+  session::Job job = session::small_job();
+  job.data.train = {};
+  job.data.train.text = {"missing"};
+  try {
+    test::SequentialRanks(2, 1).run([&](comm::World& world) {
+      Log log(false, "test");
+      find_rate(job, world, log, request());
+    });
+    FAIL() << "no error";
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("data.cache: "));
+  }
 }
 
 TEST(RateCurve, IsWrittenAsJson) {

@@ -22,7 +22,6 @@
 #include "comm/collective/hosts.hpp"
 #include "comm/control/mpi_world.hpp"
 #include "comm/control/placement.hpp"
-#include "comm/control/temporary_directory.hpp"
 
 #include "session/machine.hpp"
 #include "session/memory_copies.hpp"
@@ -259,7 +258,7 @@ Machine measure_machine(const session::Job& job,
   session::expect_cpus(world, "bench reduce --fit", job.run.device, device::count_cuda_devices());
   const int threads = session::choose_threads(job.run.threads, world);
   omp_set_num_threads(threads);
-  const comm::TemporaryDirectory cache(world);
+  const session::TemporaryCache cache(job, world);
   const batches::Split data = session::open_data(job, cache.path(), world, log);
   const auto device = session::open_device(session::DeviceChoice::cpu, threads, world);
   const DType dtype = session::choose_dtype(job.run.precision, *device, world);

@@ -348,11 +348,8 @@ Verified verify(const Job& job, comm::World& world, Log& log, const VerifyReques
         fmt::format("trireme verify compares local steps of replicas with one rank each. Use "
                     "parallel.replicate={}.",
                     world.size()));
-  if (!job.data.train.text.empty() && !job.data.cache.given() && world.local_size() < world.size())
-    throw UserError(
-        "ranks on several hosts need a token cache that all of them can read. Give data.cache.");
   omp_set_num_threads(session::choose_threads(job.run.threads, world));
-  const comm::TemporaryDirectory cache(world);
+  const session::TemporaryCache cache(job, world);
   const batches::Split data = session::open_data(job, cache.path(), world, log);
   // The deck's own choice for all combinations, which differ in what they hold.
   const auto device = session::open_device(session::DeviceChoice::cpu, 1, world);

@@ -10,8 +10,6 @@
 #include "base/error.hpp"
 #include "base/json.hpp"
 
-#include "comm/control/temporary_directory.hpp"
-
 #include "session/machine.hpp"
 #include "session/saver.hpp"
 #include "session/session.hpp"
@@ -165,7 +163,7 @@ RateCurve find_rate(const session::Job& the_job,
   expect_range(the_job, request);
   omp_set_num_threads(session::choose_threads(the_job.run.threads, world));
   const session::Job job = sweep_of(the_job, request);
-  const comm::TemporaryDirectory cache(world);
+  const session::TemporaryCache cache(job, world);
   const batches::Split data = session::open_data(job, cache.path(), world, log);
   session::Session session(job, data, world);
   session::Saver saver(session, world);

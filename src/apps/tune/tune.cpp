@@ -17,7 +17,6 @@
 
 #include "comm/communicator.hpp"
 #include "comm/control/placement.hpp"
-#include "comm/control/temporary_directory.hpp"
 #include "reduce/layout_options.hpp"
 
 #include "session/machine.hpp"
@@ -111,7 +110,7 @@ class Tuner {
   layout::ReplicaRanks replicas_;  ///< of the state: parallel.replicate
   std::unique_ptr<device::Device> device_;
   DType dtype_{};
-  std::optional<comm::TemporaryDirectory> cache_;
+  std::optional<session::TemporaryCache> cache_;
   std::optional<batches::Split> data_;
   /// As in the deck, and the actual one, never auto; the deck's own first.
   std::vector<std::pair<comm::Transport, comm::Transport>> transports_;
@@ -364,7 +363,7 @@ Tuning Tuner::tune() {
   result_.processor = device_->description();
   result_.hosts = static_cast<int>(comm::gather_placement(world_, threads).hosts().size());
   result_.memory_bytes = request_.memory_bytes > 0 ? request_.memory_bytes : free_bytes(world_);
-  cache_.emplace(world_);
+  cache_.emplace(job_of(deck_.config), world_);
   data_.emplace(session::open_data(job_of(deck_.config), cache_->path(), world_, log_));
   (void)session::decided(job_of(deck_.config), world_, *device_, dtype_);  // throws if nothing fits
   search();

@@ -2,6 +2,7 @@
 // The deck section `data`: where tokens come from.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -58,6 +59,11 @@ struct DataConfig {
 
   /// The word of the deck for the tokenizer that needs no file.
   [[nodiscard]] bool in_bytes() const { return tokenizer == "bytes"; }
+  /// Whether any source is text, which is encoded into a cache.
+  [[nodiscard]] bool has_text() const {
+    return !train.text.empty() || !validation.text.empty() ||
+           std::ranges::any_of(train.mixture, [](const auto& part) { return !part.text.empty(); });
+  }
 };
 
 template <class V>

@@ -57,6 +57,14 @@ batches::Split open_data(const Job& job,
   return std::move(*split);
 }
 
+TemporaryCache::TemporaryCache(const Job& job, comm::World& world) : TemporaryDirectory(world) {
+  if (job.data.has_text() && !job.data.cache.given() && world.local_size() < world.size())
+    throw UserError({{{},
+                      "data.cache",
+                      "auto is a temporary directory for this command, which ranks on other hosts "
+                      "cannot read. Give a directory that all hosts share."}});
+}
+
 double bits_per_byte(double nats, std::int64_t bytes) {
   return bytes > 0 ? nats / (std::numbers::ln2 * static_cast<double>(bytes))
                    : std::numeric_limits<double>::quiet_NaN();

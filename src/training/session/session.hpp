@@ -38,6 +38,7 @@
 
 #include "comm/communicator.hpp"
 #include "comm/control/interruption.hpp"
+#include "comm/control/temporary_directory.hpp"
 #include "comm/control/world.hpp"
 #include "reduce/engine.hpp"
 #include "reduce/replicas.hpp"
@@ -89,6 +90,13 @@ batches::Split open_data(const Job& job,
                          comm::World& world,
                          Log& log,
                          batches::Sources* sources = nullptr);
+
+/// The token cache of a command that has no run directory. Throws UserError if it would hold text
+/// for ranks of other hosts, which cannot read it.
+class TemporaryCache : public comm::TemporaryDirectory {
+ public:
+  TemporaryCache(const Job& job, comm::World& world);
+};
 
 /// Connects the model with the gradient engine: calls of hooks by layers (nn/hooks.hpp) become calls
 /// of the engine, on the thread that enqueues. The stream is the engine's compute stream, so it is
