@@ -48,11 +48,16 @@ class Surroundings(TrainingTest):
 
     def test_a_directory_that_cannot_be_locked_is_warned_of(self):
         library = fail_call.compile_into(self.folder)
-        running = self.alone("run.steps=6", environment={
-            "LD_PRELOAD": library, "FAIL_UNDER": self.path("run"), "FAIL_CALL": "flock", "FAIL_AT": "1", "FAIL_FOR": "0", "FAIL_ERRNO": str(errno.ENOLCK)})
+        without_locks = {
+            "LD_PRELOAD": library, "FAIL_UNDER": self.path("run"), "FAIL_CALL": "flock", "FAIL_AT": "1", "FAIL_FOR": "0", "FAIL_ERRNO": str(errno.ENOLCK)}
+        running = self.alone("run.steps=6", environment=without_locks)
         out, err = running.communicate(timeout=TIMEOUT_S)
         self.assertEqual(running.returncode, 0, err)
         self.assertIn(f"{self.path('run')} cannot be locked on this file system", out + err)
+        done = subprocess.run([TRIREME, "record", self.path("run")], capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
+                              env={**os.environ, **without_locks})
+        self.assertEqual(done.returncode, 0, done)
+        self.assertIn(f"warning: {self.path('run')} cannot be locked on this file system: if process {running.pid} on ", done.stderr)
         self.assertEqual(self.column("step", "steps"), list(range(1, 7)))
 
     def test_a_record_whose_disk_stalls_delays_no_step(self):

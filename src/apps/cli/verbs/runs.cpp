@@ -66,10 +66,16 @@ Action declare_record(CLI::App& command) {
   return [directory](Arguments) {
     record::expect_record(*directory);
     files::FileLock lock(*directory + "/lock", "write run.h5: ");
-    if (lock.take_alone() == files::Taken::by_another)
+    const auto taken = lock.take_alone();
+    if (taken == files::Taken::by_another)
       throw UserError(Place{*directory},
                       fmt::format("the directory is in use by {}, which writes run.h5 itself",
                                   lock.holder("a run")));
+    if (taken == files::Taken::not_supported)
+      error_line(
+          "warning: {} cannot be locked on this file system: if {} still writes its record, run.h5 "
+          "will be incomplete. Then run this command again after it has ended",
+          *directory, lock.holder("a run"));
     for (const std::string& line : record::rebuild_run_file(*directory)) print(line + "\n");
     return ExitCode::done;
   };
