@@ -15,6 +15,7 @@
 #include "h5/file.hpp"
 #include "record/run/run_record.hpp"
 
+#include "support/child_process.hpp"
 #include "support/scratch_directory.hpp"
 
 namespace trireme::cli {
@@ -128,6 +129,16 @@ TEST(SpeedTable, LiesInAFileWithUnits) {
   EXPECT_THAT(column("goal").read_all<double>(), testing::ElementsAre(testing::IsNan(), 9));
   EXPECT_EQ(h5::read_attribute<std::string>(column("memory").id(), "units"), "byte");
   EXPECT_THROW(write_speed(scratch / "t.h5", rows), StorageError);
+  EXPECT_TRUE(std::filesystem::exists(scratch / "t.h5")) << "the file of somebody else";
+}
+
+TEST(SpeedTable, IsRemovedWhereItsDiskIsFull) {
+  const test::ScratchDirectory scratch;
+  const auto rows = speed_rows({.run_directories = {recorded(scratch / "a", "x", {1, 2})}});
+  const auto write = [&] { write_speed(scratch / "t.h5", rows); };
+  EXPECT_EXIT(test::exit_with_a_full_disk(1000, write), testing::ExitedWithCode(3),
+              "File too large");
+  EXPECT_FALSE(std::filesystem::exists(scratch / "t.h5"));
 }
 
 TEST(SpeedTable, HasNoMemoryOfARunThatHasNotEnded) {

@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "files/output_file.hpp"
 
+#include "support/child_process.hpp"
 #include "support/scratch_directory.hpp"
 
 namespace trireme::files {
@@ -81,6 +82,14 @@ TEST(NewFile, IsWrittenInPartsAndNeverOverAnother) {
   EXPECT_THROW(new_file(scratch / "f"), StorageError);
   EXPECT_THROW(write_new_file(scratch / "f", "d"), UserError);
   EXPECT_EQ(test::bytes_of(scratch / "f"), "abc");
+}
+
+TEST(NewFile, IsRemovedWhereItsDiskIsFull) {
+  const test::ScratchDirectory scratch;
+  const auto write = [&] { write_new_file(scratch / "f", std::string(1001, 'a')); };
+  EXPECT_EXIT(test::exit_with_a_full_disk(1000, write), testing::ExitedWithCode(3),
+              "File too large");
+  EXPECT_FALSE(fs::exists(scratch / "f"));
 }
 
 TEST(NewFile, IsRefusedBeforeTheWorkWhereItsDirectoryIsMissing) {

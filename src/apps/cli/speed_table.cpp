@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "base/quantile.hpp"
 #include "base/text.hpp"
+#include "files/output_file.hpp"
 
 #include "h5/dataset.hpp"
 #include "h5/file.hpp"
@@ -184,14 +185,16 @@ std::string speed_table(const std::vector<SpeedRow>& rows) {
 
 void write_speed(const std::string& path, const std::vector<SpeedRow>& rows) {
   h5::File file = h5::create_file(path);
-  h5::write_attribute(file.get(), "filetype", "trireme-speed");
-  h5::write_attribute(file.get(), "version", std::vector<std::int64_t>{1, 0});
-  {
-    record::Table<SpeedRow> table(file);
-    for (const SpeedRow& row : rows) table.add(row);
-    table.write();
-  }
-  h5::close(std::move(file));
+  files::complete_new_file(path, [&] {
+    h5::write_attribute(file.get(), "filetype", "trireme-speed");
+    h5::write_attribute(file.get(), "version", std::vector<std::int64_t>{1, 0});
+    {
+      record::Table<SpeedRow> table(file);
+      for (const SpeedRow& row : rows) table.add(row);
+      table.write();
+    }
+    h5::close(std::move(file));
+  });
 }
 
 }  // namespace trireme::cli

@@ -132,8 +132,10 @@ void expect_place_for(const std::string& path) {
 void write_new_file(const std::string& path, std::string_view text) {
   expect_new_file(path);
   Descriptor file = new_file(path);
-  file.write(text);
-  finish(file);
+  complete_new_file(path, [&] {
+    file.write(text);
+    finish(file);
+  });
 }
 
 }  // namespace trireme::files

@@ -11,6 +11,9 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
+
+#include <unistd.h>
 
 #include "files/descriptor.hpp"
 
@@ -54,11 +57,20 @@ void write_staged(const std::string& path, std::string_view text);
 
 /// Creates a new file. Throws StorageError if it exists.
 Descriptor new_file(const std::string& path);
+/// Calls `write`, which completes the new file at `path`. Removes the file if that throws, so that
+/// the command can be repeated.
+template <class Write>
+void complete_new_file(const std::string& path, Write&& write) try {
+  std::forward<Write>(write)();
+} catch (...) {
+  ::unlink(path.c_str());
+  throw;
+}
 /// Throws UserError if the file exists or cannot be created. Call it before long computations.
 void expect_new_file(const std::string& path);
 /// Throws UserError if no file can be created in the directory of `path`.
 void expect_place_for(const std::string& path);
-/// Writes a new file with the content `text`. Throws UserError if it exists.
+/// Writes a new file with the content `text`, or none. Throws UserError if it exists.
 void write_new_file(const std::string& path, std::string_view text);
 
 }  // namespace trireme::files
