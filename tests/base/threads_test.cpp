@@ -7,40 +7,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
+
+#include "support/child_process.hpp"
 
 namespace trireme {
 namespace {
-
-/// The output of `action` in a process whose user may not start another thread.
-template <class Action>
-std::string without_threads(const Action& action) {
-  int ends[2];
-  EXPECT_EQ(::pipe(ends), 0);
-  const pid_t child = ::fork();
-  if (child == 0) {
-    const rlimit none{1, 1};
-    std::string text = "threads could not be limited";
-    constexpr int nobody = 65534;
-    if (::setrlimit(RLIMIT_NPROC, &none) == 0 && (::geteuid() != 0 || ::setuid(nobody) == 0))
-      try {
-        action();
-        text = "nothing was refused";
-      } catch (const std::exception& problem) {
-        text = problem.what();
-      }
-    [[maybe_unused]] const auto written = ::write(ends[1], text.data(), text.size());
-    ::_exit(0);
-  }
-  ::close(ends[1]);
-  std::array<char, 4096> room{};
-  const auto got = ::read(ends[0], room.data(), room.size());
-  ::close(ends[0]);
-  ::waitpid(child, nullptr, 0);
-  return {room.data(), got > 0 ? static_cast<std::size_t>(got) : 0};
-}
 
 TEST(Threads, AreStartedUnderTheirName) {
   std::array<char, 16> name{};
@@ -66,14 +37,18 @@ TEST(Threads, SleepUntilTheyAreStopped) {
 }
 
 TEST(Threads, ThatAreRefusedNameTheLimit) {
-  EXPECT_THAT(without_threads([] { start_thread("some-name", [] {}).join(); }),
-              testing::AllOf(testing::HasSubstr("'some-name'"),
-                             testing::HasSubstr("ulimit -u allows 1 threads")));
+  const auto names_the_limit = testing::AllOf(testing::HasSubstr("'some-name'"),
+                                              testing::HasSubstr("ulimit -u allows 1 threads"));
+  EXPECT_THAT(test::without_threads([] { start_thread("some-name", [] {}).join(); }),
+              names_the_limit);
+  EXPECT_THAT(test::without_threads([] { start_async("some-name", [] {}).get(); }),
+              names_the_limit);
 }
 
 TEST(Threads, AreTriedBeforeOpenMpNeedsThem) {
   EXPECT_NO_THROW(HeldThreads(4));
-  EXPECT_THAT(without_threads([] { const HeldThreads two(2); }), testing::HasSubstr("ulimit -u"));
+  EXPECT_THAT(test::without_threads([] { const HeldThreads two(2); }),
+              testing::HasSubstr("ulimit -u"));
 }
 
 }  // namespace

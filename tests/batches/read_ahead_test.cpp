@@ -5,7 +5,10 @@
 #include <memory>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "support/child_process.hpp"
 
 namespace trireme::batches {
 namespace {
@@ -134,6 +137,13 @@ TEST(ReadAhead, FillsAllBlocksAndAgainWhenHalfOfThemAreTaken) {
   EXPECT_EQ(source->wait_for_reads(all + 2 * reads), all + 2 * reads);
   ahead.take(2, 12, 0);
   expect_block(data, ahead.take(2, 12, 1), 12, 1, false);
+}
+
+TEST(ReadAhead, NamesTheLimitWhereItsThreadIsRefused) {
+  const Dataset data = dataset(std::make_shared<Source>(), 42);
+  ReadAhead ahead(data, consumption, {});
+  EXPECT_THAT(test::without_threads([&] { ahead.take(1, 0, 0); }),
+              testing::HasSubstr("'read-ahead' failed: Resource temporarily unavailable (ulimit"));
 }
 
 TEST(ReadAhead, ThrowsWhatItMetWhereItIsAskedForIt) {

@@ -11,6 +11,8 @@
 #include "tokens/compressed.hpp"
 #include "tokens/scratch.hpp"
 
+#include "support/child_process.hpp"
+
 namespace trireme::corpus {
 namespace {
 
@@ -67,6 +69,12 @@ TEST_F(CountTexts, CountsDoNotDependOnBlocksAndThreads) {
             << "blocks of " << block << ", " << threads << " threads";
         EXPECT_EQ(corpus_.bytes, std::ssize(text));
       }
+}
+
+TEST_F(CountTexts, NamesTheLimitWhereAThreadIsRefused) {
+  const auto files = tokens::find_text({write("a.txt", "one two")}, "--text").files;
+  EXPECT_THAT(test::without_threads([&] { count(files); }),
+              HasSubstr("'count-texts' failed: Resource temporarily unavailable (ulimit -u"));
 }
 
 TEST_F(CountTexts, DirectoriesGlobsAndCompressionCountAsThePlainText) {

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Child processes for tests of what remains after a crash: one that is killed, and one whose disk
-// is full.
+// Child processes for tests of failures: one that is killed, one whose disk is full, and one that
+// may not start threads.
 #pragma once
 
+#include <array>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
+#include <string>
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -72,6 +75,34 @@ template <class Action>
     std::exit(3);
   }
   std::exit(0);
+}
+
+/// The output of `action` in a process whose user may not start another thread.
+template <class Action>
+std::string without_threads(const Action& action) {
+  int ends[2];
+  EXPECT_EQ(::pipe(ends), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const rlimit none{1, 1};
+    std::string text = "threads could not be limited";
+    constexpr int nobody = 65534;
+    if (::setrlimit(RLIMIT_NPROC, &none) == 0 && (::geteuid() != 0 || ::setuid(nobody) == 0))
+      try {
+        action();
+        text = "nothing was refused";
+      } catch (const std::exception& problem) {
+        text = problem.what();
+      }
+    [[maybe_unused]] const auto written = ::write(ends[1], text.data(), text.size());
+    ::_exit(0);
+  }
+  ::close(ends[1]);
+  std::array<char, 4096> room{};
+  const auto got = ::read(ends[0], room.data(), room.size());
+  ::close(ends[0]);
+  ::waitpid(child, nullptr, 0);
+  return {room.data(), got > 0 ? static_cast<std::size_t>(got) : 0};
 }
 
 }  // namespace trireme::test

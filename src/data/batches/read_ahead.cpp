@@ -7,6 +7,8 @@
 #include <pthread.h>
 #include <sched.h>
 
+#include "base/threads.hpp"
+
 namespace trireme::batches {
 namespace {
 
@@ -82,7 +84,8 @@ const ReadAhead::Block& ReadAhead::take(std::int64_t step,
     next_micro_ = micro;
   }
   if (!thread_.joinable())
-    thread_ = std::jthread([this](const std::stop_token& stop) { work(stop); });
+    thread_ = start_thread<std::jthread>("read-ahead",
+                                         [this](const std::stop_token& stop) { work(stop); });
   const bool wakes = begins || is_low();
   if (made_ == taken_) {
     freed_.notify_one();

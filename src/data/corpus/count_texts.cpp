@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "base/error.hpp"
+#include "base/threads.hpp"
 #include "files/descriptor.hpp"
 
 #include "comm/control/together.hpp"
@@ -89,7 +90,7 @@ class Counting {
     for (int t = 0; t < request_.threads; ++t)
       counts.push_back(std::make_unique<PieceCounts>(first_class, half / request_.threads));
     for (const auto& mine : counts)
-      threads.push_back(std::async(std::launch::async, [&] { count_blocks(*mine); }));
+      threads.push_back(start_async("count-texts", [&] { count_blocks(*mine); }));
     for (const auto& thread : threads)
       while (thread.wait_for(std::chrono::seconds(1)) != std::future_status::ready)
         if (request_.progress != nullptr)

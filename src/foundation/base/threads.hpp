@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <future>
 #include <stop_token>
 #include <string>
 #include <system_error>
@@ -30,6 +31,16 @@ Thread start_thread(const std::string& name, Run&& run) {
     Thread thread(std::forward<Run>(run));
     pthread_setname_np(thread.native_handle(), name.c_str());
     return thread;
+  } catch (const std::system_error& problem) {
+    refuse_thread(name, problem.what());
+  }
+}
+
+/// Starts std::async on a new thread for the task `name`. Throws DeviceError.
+template <class Run>
+auto start_async(const std::string& name, Run&& run) {
+  try {
+    return std::async(std::launch::async, std::forward<Run>(run));
   } catch (const std::system_error& problem) {
     refuse_thread(name, problem.what());
   }

@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "base/hash.hpp"
+#include "base/threads.hpp"
 #include "device/device.hpp"
 #include "device/recorder.hpp"
 
@@ -181,8 +182,7 @@ void write_blocks(const files::InputFile& frame,
     compose(block, at, frame, placed);
     if (writing.valid())
       writing.get();
-    writing =
-        std::async(std::launch::async, [&, at, block] { write_block(file, direct, at, block); });
+    writing = start_async("write-blocks", [&, at, block] { write_block(file, direct, at, block); });
   }
   writing.get();
   file.sync();
