@@ -60,6 +60,14 @@ class Surroundings(TrainingTest):
         self.assertIn(f"warning: {self.path('run')} cannot be locked on this file system: if process {running.pid} on ", done.stderr)
         self.assertEqual(self.column("step", "steps"), list(range(1, 7)))
 
+    def test_a_lock_that_cannot_be_read_is_reported_with_the_reason(self):
+        library = fail_call.compile_into(self.folder)
+        running = self.alone("run.steps=6", environment={
+            "LD_PRELOAD": library, "FAIL_UNDER": self.path("run/lock"), "FAIL_CALL": "open", "FAIL_AT": "2", "FAIL_FOR": "0", "FAIL_ERRNO": str(errno.EIO)})
+        _, err = running.communicate(timeout=TIMEOUT_S)
+        self.assertEqual(running.returncode, ENVIRONMENT, err)
+        self.assertIn(f"open {self.path('run/lock')} failed: Input/output error", err)
+
     def test_a_record_whose_disk_stalls_delays_no_step(self):
         library, gate, calls = fail_call.compile_into(self.folder), self.path("gate"), self.path("calls")
         os.mkfifo(gate)

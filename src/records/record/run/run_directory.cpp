@@ -60,13 +60,9 @@ files::Descriptor opened(const std::string& directory) {
   }
 }
 
-/// The file's content, or "" if it cannot be read.
+/// The file's content, or "" if it does not exist. Throws StorageError if it cannot be read.
 std::string content_of(const std::string& file) {
-  try {
-    return files::read_whole(file);
-  } catch (const StorageError&) {
-    return "";
-  }
+  return files::exists(file) ? files::read_whole(file) : "";
 }
 
 /// Whether the process named in `holder`, the line of a held lock, has or may have ended. The state
@@ -128,8 +124,17 @@ void RunDirectory::expect_shared(comm::World& world) const {
     // A host may cache for this long that the file does not exist (NFS: acdirmax).
     const std::chrono::seconds memory(holder.ends_with(" on " + host_) ? 0 : 60);
     const auto until = std::chrono::steady_clock::now() + memory;
-    while (content_of(file("lock")) != holder + '\n') {
-      if (std::chrono::steady_clock::now() >= until)
+    for (;; std::this_thread::sleep_for(between_tries)) {
+      const bool last = std::chrono::steady_clock::now() >= until;
+      try {
+        if (content_of(file("lock")) == holder + '\n')
+          return;
+      } catch (const StorageError&) {
+        if (last)
+          throw;
+        continue;
+      }
+      if (last)
         throw StorageError(
             "file system", fmt::format("find {} {}", key_, path_),
             here == there
@@ -137,7 +142,6 @@ void RunDirectory::expect_shared(comm::World& world) const {
                 : fmt::format("it is {} for this rank and {} for rank 0. Start all ranks in the "
                               "same working directory, or give an absolute path",
                               here, there));
-      std::this_thread::sleep_for(between_tries);
     }
   });
 }
