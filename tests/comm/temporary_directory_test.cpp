@@ -60,5 +60,22 @@ TEST(TemporaryDirectory, IsRemovedWhileAThreadStillMakesAndRenamesFilesInIt) {
   EXPECT_FALSE(fs::exists(path));
 }
 
+TEST(TemporaryDirectory, NamesTheVariableWithoutADirectory) {
+  const auto world = make_self_world();
+  const auto use = [&] {
+    ::unsetenv("TMPDIR");
+    ::setenv("TMP", "/dev/null/tmp", 1);
+    try {
+      const TemporaryDirectory directory(*world);
+    } catch (const StorageError& error) {
+      std::fprintf(stderr, "%s\n", error.what());
+      std::exit(3);
+    }
+    std::exit(0);
+  };
+  EXPECT_EXIT(use(), ::testing::ExitedWithCode(3),
+              "use TMP=/dev/null/tmp for temporary files failed: .*Set TMPDIR to a directory");
+}
+
 }  // namespace
 }  // namespace trireme::comm

@@ -16,6 +16,8 @@
 #include <system_error>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "base/error.hpp"
 
 #include "comm/control/together.hpp"
@@ -29,8 +31,7 @@ class TemporaryDirectory {
   explicit TemporaryDirectory(World& world, const std::string& parent = {}) {
     std::string path;
     on_first_rank(world, [&] {
-      const std::filesystem::path place =
-          parent.empty() ? std::filesystem::temp_directory_path() : std::filesystem::path(parent);
+      const std::filesystem::path place = parent.empty() ? system_place() : parent;
       path = (place / "trireme-XXXXXX").string();
       const std::lock_guard lock(mutex);
       if (mkdtemp(path.data()) == nullptr)
@@ -57,6 +58,20 @@ class TemporaryDirectory {
   }
 
  private:
+  /// The directory that TMPDIR or another variable names, or /tmp.
+  static std::string system_place() {
+    std::error_code problem;
+    const std::filesystem::path found = std::filesystem::temp_directory_path(problem);
+    if (!problem)
+      return found.string();
+    std::string choice = "/tmp";
+    for (const char* name : {"TEMPDIR", "TEMP", "TMP", "TMPDIR"})  // the last one has precedence
+      if (const char* value = std::getenv(name))                   // NOLINT(concurrency-mt-unsafe)
+        choice = fmt::format("{}={}", name, value);
+    throw StorageError("file system", fmt::format("use {} for temporary files", choice),
+                       problem.message() + ". Set TMPDIR to a directory that this user may write");
+  }
+
   /// Other threads may still create and rename files there for a while.
   static void remove(const std::string& path) noexcept {
     const auto enough = std::chrono::steady_clock::now() + std::chrono::seconds(1);
