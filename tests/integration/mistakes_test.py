@@ -8,6 +8,7 @@ import shutil
 import struct
 import subprocess
 import unittest
+import unittest.mock
 
 import h5py
 
@@ -168,6 +169,13 @@ class Disagreement(TrainingTest):
         for verb, words in (("doctor", ["doctor"]), ("sample", ["sample", self.path("run")])):
             run = self.train_each(self.words("run", []), words)
             self.assert_refused(run, USER, f"verb: differs between ranks: train on rank 0, {verb} on rank 1")
+
+    @unittest.skipUnless("Open MPI v" in subprocess.run([TRIREME, "--version"], capture_output=True, text=True, check=False).stdout,
+                         "the launcher of another MPI may end the job on its own")
+    def test_another_program_on_one_rank_ends_the_start(self):
+        with unittest.mock.patch.dict(os.environ, TRIREME_START_DEADLINE="2"):
+            run = self.train_each(self.words("run", []), [], prefixes=[[], ["true"]])
+        self.assert_refused(run, ENVIRONMENT, "[rank 0", "MPI_Init has not ended within 2 s", "Start trireme as every rank")
 
     def test_a_mistake_on_one_rank_only(self):
         run = self.train_each(self.words("run", []), self.words("run", ["run.sed=2"]))

@@ -105,7 +105,10 @@ void check_mpi(int code, const char* statement, const char* file, int line) {
 MpiScope::MpiScope(int& argc, char**& argv) {
   open_no_ports();
   int provided = MPI_THREAD_SINGLE;
-  TRIREME_MPI(MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided));
+  {
+    const std::jthread timer = init_timer();
+    TRIREME_MPI(MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided));
+  }
   TRIREME_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
   if (provided < MPI_THREAD_MULTIPLE)
     throw CommError("MPI", "MPI_Init_thread(MPI_THREAD_MULTIPLE)",

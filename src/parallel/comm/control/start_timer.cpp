@@ -24,10 +24,10 @@
 namespace trireme::comm {
 namespace {
 
-double deadline_s() {
+double deadline_s(double otherwise) {
   const char* text = std::getenv("TRIREME_START_DEADLINE");  // NOLINT(concurrency-mt-unsafe)
   const double seconds = text == nullptr ? 0 : std::strtod(text, nullptr);
-  return seconds > 0 ? seconds : 60;
+  return seconds > 0 ? seconds : otherwise;
 }
 
 /// The addresses of this host except loopback: "eth0 10.1.2.3, docker0 172.17.0.1 (a bridge: …)".
@@ -60,7 +60,10 @@ std::string interfaces_text() {
   return text.empty() ? "none" : text;
 }
 
-/// One rank of each host reports its addresses.
+/// Time in which other ranks print their lines before this one ends the job.
+constexpr std::chrono::seconds for_the_others{3};
+
+/// One rank of each host reports for all of them.
 bool reports_for_its_host() {
   for (const char* name : {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"})
     if (const char* text = std::getenv(name))  // NOLINT(concurrency-mt-unsafe)
@@ -124,25 +127,47 @@ void end_job(double waited_s) {
         "seconds",
         rank, host.data(), waited_s, host.data(), interfaces_text());
   }
-  // Let the other ranks print their lines before the job ends.
-  constexpr std::chrono::seconds for_the_others{3};
   std::this_thread::sleep_for(for_the_others);
   MPI_Abort(MPI_COMM_WORLD, static_cast<int>(ExitCode::environment));
   std::_Exit(static_cast<int>(ExitCode::environment));
 }
 
+void end_in_init(double waited_s) {
+  if (!reports_for_its_host())
+    std::this_thread::sleep_for(for_the_others);
+  const char* rank = nullptr;
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"})
+    if (rank == nullptr)
+      rank = std::getenv(name);  // NOLINT(concurrency-mt-unsafe)
+  std::array<char, 256> host{};
+  ::gethostname(host.data(), host.size() - 1);
+  error_line(
+      "[rank {} {}] error: MPI_Init has not ended within {:.0f} s, because some of the processes "
+      "that the launcher started have not called it. They are another program, could not load "
+      "trireme, or are still starting. Start trireme as every rank. To wait longer, set "
+      "TRIREME_START_DEADLINE to a number of seconds",
+      rank == nullptr ? "0" : rank, host.data(), waited_s);
+  std::_Exit(static_cast<int>(ExitCode::environment));
+}
+
+/// Calls `end` after that time, unless the timer is destroyed before.
+std::jthread timer(double seconds, void (*end)(double)) {
+  return start_thread<std::jthread>("start-timer", [=](const std::stop_token& stop) {
+    if (sleep_unless_stopped(stop, std::chrono::duration<double>(seconds)))
+      end(seconds);
+  });
+}
+
 }  // namespace
+
+std::jthread init_timer() {
+  return timer(deadline_s(600), end_in_init);
+}
 
 std::jthread start_timer() {
   int ranks = 1;
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-  if (ranks == 1)
-    return {};
-  const auto run = [seconds = deadline_s()](const std::stop_token& stop) {
-    if (sleep_unless_stopped(stop, std::chrono::duration<double>(seconds)))
-      end_job(seconds);
-  };
-  return start_thread<std::jthread>("start-timer", run);
+  return ranks == 1 ? std::jthread() : timer(deadline_s(60), end_job);
 }
 
 }  // namespace trireme::comm
