@@ -6,10 +6,10 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <pthread.h>
 
 #include "base/error.hpp"
 #include "base/error_line.hpp"
+#include "base/threads.hpp"
 #include "device/cuda/handle.hpp"
 
 #include "comm/control/mpi_comm.hpp"
@@ -76,10 +76,7 @@ NcclComm::NcclComm(World& world, device::Device& device, int most_blocks)
     throw;
   }
   moved_ = last_check_ = Clock::now();
-  monitor_ = std::thread([this] {
-    pthread_setname_np(pthread_self(), "nccl-monitor");
-    watch();
-  });
+  monitor_ = start_thread("nccl-monitor", [this] { watch(); });
 }
 
 NcclComm::~NcclComm() {
