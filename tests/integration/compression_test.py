@@ -8,6 +8,12 @@ from harness import TrainingTest
 
 
 class Compression(TrainingTest):
+    def resume_at_six(self, whole, name, *overrides, ranks):
+        """Resumes the run `whole` from its checkpoint of step 6 in another folder."""
+        shutil.copytree(self.path(whole), self.path(name))
+        shutil.rmtree(os.path.join(self.path(name), "checkpoints", "step-00000012"))
+        return self.train_well(*overrides, ranks=ranks, name=name)
+
     def test_compressed_gradients_resume_to_the_bit(self):
         for dtype, *more in (("int8", "parallel.gradient_dtype=int8", "parallel.shard=none"), ("fp8", "parallel.gradient_dtype=fp8"),
                              ("factors", "parallel.gradient_rank=2", "parallel.shard=none", "parallel.reduction=ordered")):
@@ -26,6 +32,20 @@ class Compression(TrainingTest):
         self.train_well("parallel.gradient_dtype=int8", "run.steps=14", ranks=2, name="way")
         self.train_well("parallel.gradient_rank=2", "run.steps=16", ranks=2, name="way")
         self.train_well("parallel.gradient_dtype=int8", "run.steps=18", ranks=1, name="way")
+
+    def test_errors_keep_their_size_with_another_batch(self):
+        """With weights that hardly change, each step sends about as much as the undisturbed run; most of it are errors of earlier steps."""
+        more = ("parallel.gradient_dtype=top1", "model.dropout=0", "optimizer.clip_norm=0", "optimizer.learning_rate=1e-6")
+        self.train_well(*more, ranks=2, name="whole")
+        norms = self.column("grad_norm", "steps", "whole")
+        self.assertGreater(norms[6], 2 * norms[0])
+        for name, *batch in (("micro", "batch.micro_sequences=6"), ("small", "batch.sequences=4"), ("large", "batch.sequences=48"),
+                             ("both", "batch.sequences=48", "batch.micro_sequences=4")):
+            with self.subTest(batch=batch):
+                self.resume_at_six("whole", name, *more, *batch, "run.steps=7", "run.allow_changes=[batch.sequences]", ranks=2)
+                self.assertAlmostEqual(self.column("grad_norm", "steps", name)[6] / norms[6], 1, delta=0.01 if name == "micro" else 0.2)
+        self.train_well(*more, "run.steps=7", "batch.schedule=[{step: 7, sequences: 48}]", ranks=2, name="grows")
+        self.assertAlmostEqual(self.column("grad_norm", "steps", "grows")[6] / norms[6], 1, delta=0.2)
 
     def test_factors_in_a_tree_have_the_same_bits_on_any_number_of_ranks(self):
         more = ("parallel.gradient_rank=2", "parallel.reduction=tree", "parallel.logical_shards=4", "batch.sequences=4", "batch.micro_sequences=1")

@@ -188,6 +188,9 @@ class Engine final : private CollectiveQueue::Source {
   [[nodiscard]] int rank() const { return communicator_.rank(); }
   /// What compression of gradients keeps between steps.
   [[nodiscard]] std::vector<Carried> carried() const { return gradients_.carried(); }
+  /// Multiplies the errors of compression, which are in the unit of the gradients. Call between
+  /// steps, when the unit changes.
+  void scale_errors(float factor);
   /// Bytes of fp32 gradients, of the rounded copy if gradient_dtype is bf16, of compression, of the
   /// sums of micro-steps, and of the partial sums of a tree.
   [[nodiscard]] std::size_t gradient_bytes() const { return gradients_.bytes() + leaves_.bytes(); }

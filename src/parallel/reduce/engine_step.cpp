@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 
+#include "ops/elementwise.hpp"
 #include "ops/optimizer/reductions.hpp"
 
 #include "reduce/engine.hpp"
@@ -45,6 +46,12 @@ void Engine::begin_round() {
   next_to_reduce_ = 0;
   if (!gradients_.ring())
     device_.fill_zero(gradients_.all(), compute_);
+}
+
+void Engine::scale_errors(float factor) {
+  for (const Carried& one : carried())
+    if (one.holder != Carried::Holder::all)  // factors are a direction only
+      run(ops::Cast{.to = one.values, .from = one.values, .factor = factor}, compute_);
 }
 
 void Engine::measure_leaves(ops::StreamSum& squares) {

@@ -116,6 +116,9 @@ void add_carried(std::vector<record::MutableSlab>& slabs,
 /// The fact with the number of replicas whose moments a checkpoint has, if there are local steps.
 constexpr std::string_view moments_fact = "replicas_of_moments";
 
+/// The fact with Session::gradient_scale, if compression carries anything.
+constexpr std::string_view scale_fact = "scale_of_gradients";
+
 /// Name of the fact with the number of ranks that have a state of this name.
 std::string carried_fact(const reduce::Carried& carried) {
   return "ranks_of_" + carried.name;
@@ -251,6 +254,8 @@ void Saver::load_moments(const std::string& directory, const record::CheckpointF
 }
 
 void Saver::load_carried(const std::string& directory, const record::CheckpointFacts& facts) {
+  if (const std::string scale = record::fact_of(facts.more, scale_fact); !scale.empty())
+    session_.gradient_scale = std::stod(scale);
   std::vector<reduce::Carried> carried = session_.optimizer.carried();
   std::erase_if(carried, [&](const auto& one) {
     return record::fact_of(facts.more, carried_fact(one)).empty();
@@ -428,7 +433,10 @@ record::CheckpointFacts Saver::facts_of_step(std::int64_t step,
   facts.more.insert(facts.more.end(), now.begin(), now.end());
   if (job_.optimizer.outer.on())
     facts.more.emplace_back(moments_fact, std::to_string(session_.plan.replicas()));
-  for (const reduce::Carried& one : session_.optimizer.carried())
+  const auto carried = session_.optimizer.carried();
+  if (!carried.empty())
+    facts.more.emplace_back(scale_fact, fmt::format("{}", session_.gradient_scale));
+  for (const reduce::Carried& one : carried)
     if (record::fact_of(facts.more, carried_fact(one)).empty())
       facts.more.emplace_back(carried_fact(one), std::to_string(one.ranks));
   return facts;

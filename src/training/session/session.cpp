@@ -260,6 +260,12 @@ std::int64_t Session::sequences_of_replica(const batches::Batches& batch) const 
 void Session::update(std::int64_t number, std::int64_t local_step) {
   PendingStep& pending = pending_of(number);
   const batches::Batches batch = batches(number);
+  const std::int64_t sequences = local_steps() > 1 ? sequences_of_replica(batch) : batch.sequences;
+  const double scale = static_cast<double>(batch.micro_sequences) / static_cast<double>(sequences);
+  // What was not sent keeps its size in the mean gradient.
+  if (gradient_scale != scale && gradient_scale > 0)
+    engine.scale_errors(static_cast<float>(gradient_scale / scale));
+  gradient_scale = scale;
   engine.begin_step(
       batch.leaves > 0
           ? std::optional(leaves_of_term(batch.leaves, world.rank(), world.size()).count)
@@ -276,10 +282,8 @@ void Session::update(std::int64_t number, std::int64_t local_step) {
   engine.finish_reduction();
   const device::ProfilerRange range(device::SpanName::optim_step);
   compute_stream->record(*pending.optimizer_began);
-  const std::int64_t sequences = local_steps() > 1 ? sequences_of_replica(batch) : batch.sequences;
-  optimizer.step(last_update(number - 1) + local_step + 1, job.schedule_steps(),
-                 static_cast<double>(batch.micro_sequences) / static_cast<double>(sequences),
-                 &losses_, measures_norms(number) ? &*norms_ : nullptr);
+  optimizer.step(last_update(number - 1) + local_step + 1, job.schedule_steps(), scale, &losses_,
+                 measures_norms(number) ? &*norms_ : nullptr);
   compute_stream->record(*pending.optimizer_ended);
 }
 

@@ -186,6 +186,9 @@ class Session {
   device::Recorder recorder;
   /// Global index of the sample after the last one that was trained on.
   std::uint64_t next_sample = 0;
+  /// What made the sum of gradients of the latest update their mean, in this run or an earlier one;
+  /// 0: not known. Errors of compression are in the unit of that sum.
+  double gradient_scale = 0;
 
  private:
   /// A rank with another plan would wait forever in a collective.
