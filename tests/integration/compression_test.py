@@ -47,6 +47,32 @@ class Compression(TrainingTest):
         self.train_well(*more, "run.steps=7", "batch.schedule=[{step: 7, sequences: 48}]", ranks=2, name="grows")
         self.assertAlmostEqual(self.column("grad_norm", "steps", "grows")[6] / norms[6], 1, delta=0.2)
 
+    def test_errors_that_nothing_carries_are_added_to_the_first_gradient(self):
+        """Gradients hardly change, so the first step sends those of all steps before it that were not sent, whatever it sends them in."""
+        more = ("model.dropout=0", "optimizer.clip_norm=0", "optimizer.learning_rate=1e-6", "evaluate.every_steps=0")
+        tree = ("parallel.reduction=tree", "batch.sequences=8")
+        factors = (*tree, "parallel.gradient_rank=1", "parallel.logical_shards=4")
+        whole = {}  # the norm of step 7 without compression
+        for name, words in (("sum", ()), ("tree", (*tree, "parallel.logical_shards=4"))):
+            self.train_well(*more, *words, "run.steps=7", ranks=2, name=name)
+            whole[name] = self.column("grad_norm", "steps", name)[6]
+        self.train_well(*more, "parallel.gradient_dtype=top1", ranks=2, name="top1")
+        self.train_well(*more, *factors, ranks=2, name="factors")
+        added = "the first gradient includes the errors of compressed gradients"
+        for name, before, ranks, words in (
+                ("one rank", "top1", 1, ("parallel.gradient_dtype=top1",)), ("fp32", "top1", 2, ()), ("bf16", "top1", 3, ("parallel.gradient_dtype=bf16",)),
+                ("leaves", "factors", 2, (*tree, "parallel.gradient_rank=1", "parallel.logical_shards=8")),
+                ("ordered", "factors", 2, ("parallel.gradient_rank=1", "batch.sequences=8")), ("whole tree", "factors", 1, (*tree, "parallel.logical_shards=8"))):
+            with self.subTest(name):
+                self.assertIn(added, self.resume_at_six(before, name, *more, *words, "run.steps=7", ranks=ranks).out)
+                norm = self.column("grad_norm", "steps", name)[6]
+                self.assertGreater(norm, (1.05 if before == "factors" else 3) * whole["sum" if before == "top1" else "tree"])
+                # No later step has them.
+                self.assertNotIn(added, self.train_well(*more, *words, "run.steps=8", ranks=ranks, name=name).out)
+        sharded = self.resume_at_six("top1", "sharded", *more, "parallel.shard=gradients", "run.steps=7", ranks=2)
+        self.assertIn("the errors of compressed gradients in", sharded.out + sharded.err)
+        self.assertNotIn(added, self.resume_at_six("top1", "same", *more, "parallel.gradient_dtype=top1", "run.steps=7", ranks=2).out)
+
     def test_factors_in_a_tree_have_the_same_bits_on_any_number_of_ranks(self):
         more = ("parallel.gradient_rank=2", "parallel.reduction=tree", "parallel.logical_shards=4", "batch.sequences=4", "batch.micro_sequences=1")
         self.train_well(*more, ranks=2, name="tree")

@@ -49,6 +49,20 @@ std::vector<double> sum(const std::vector<double>& of_ranks,
   return all;
 }
 
+/// Rank 0 has the errors of all ranks and of sums, other ranks zeros.
+void expect_gradients(const Session& session,
+                      const std::vector<double>& errors,
+                      const std::vector<double>& sum_errors) {
+  std::size_t i = 0;
+  for (std::size_t p = 0; p < session.plan.parameters().size(); ++p) {
+    const View gradient = session.engine.gradient(static_cast<ParameterIndex>(p));
+    for (std::int64_t k = 0; k < gradient.elements; ++k, ++i)
+      ASSERT_NEAR(static_cast<double>(gradient.as<float>()[k]),
+                  session.world.rank() == 0 ? errors[i] + sum_errors[i] : 0, 1e-7)
+          << "element " << i;
+  }
+}
+
 void save_and_load(const Job& job, comm::MpiWorld& world) {
   Log log(false, "test");
   const auto data = open_data(job, "unused", world, log);
@@ -95,12 +109,26 @@ void save_and_load(const Job& job, comm::MpiWorld& world) {
       EXPECT_TRUE(Saver(session, fewer).write_from(copies, place, log));
     }
     Saver(session, fewer).load_newest(place, log);
+    if (fewer.size() == 1) {
+      expect_gradients(session, sum(all_errors, errors.size(), 0, 1),
+                       sum(all_sum_errors, errors.size(), 0, 1));
+      continue;
+    }
     EXPECT_EQ(carried(session, "error"),
               sum(all_errors, errors.size(), fewer.rank(), fewer.size()));
     EXPECT_EQ(sum(fewer.gather_all(carried(session, "sum_error")), errors.size(), 0, 1),
               sum(all_sum_errors, errors.size(), 0, 1));
     EXPECT_EQ(carried(session, "factor_of_rank_2"), factors);
   }
+  world.barrier();
+  // Without compression, rank 0 adds all errors to its first gradient.
+  Job whole = job;
+  whole.parallel.gradient_dtype = reduce::GradientDType::fp32;
+  whole.parallel.gradient_rank.value = std::nullopt;
+  Session session(whole, data, world);
+  Saver(session, world).load_newest(path, log);
+  expect_gradients(session, sum(all_errors, errors.size(), 0, 1),
+                   sum(all_sum_errors, errors.size(), 0, 1));
   world.barrier();
 }
 

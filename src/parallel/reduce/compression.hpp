@@ -48,7 +48,7 @@ struct Carried {
   View values;
   Holder holder = Holder::owner;
   std::int64_t index = 0;  ///< of the rank that sends, or of the leaf in the step (leaves.hpp)
-  std::int64_t ranks = 1;  ///< number of those that send, if they have numbers of their own
+  std::int64_t ranks = 1;  ///< number of ranks that send, or of leaves, with numbers of their own
 };
 
 class Compression {

@@ -231,8 +231,9 @@ void describe_sums(V& v, ParallelConfig& c) {
     {.help =
          "With gradient_dtype: int8 to top1, or a gradient_rank, add what was not sent to the "
          "gradients of the next step. Needs 4 bytes per parameter and rank, also in checkpoints. A "
-         "run that resumes on other ranks keeps the sum of these errors. false: only for "
-         "comparison."});
+         "run that resumes on other ranks, or sends gradients in another way, keeps the sum of "
+         "these errors. What nothing carries on is added to the first gradient, except with shard: "
+         "gradients or parameters, which drop it with a warning. false: only for comparison."});
   v("reduce_every", c.reduce_every,
     {.help = "When gradients are reduced. step: once, in the last micro-step. micro_step: in each "
              "micro-step; this sends gradients in each, needs an fp32 copy of the gradients that a "

@@ -188,6 +188,10 @@ class Engine final : private CollectiveQueue::Source {
   [[nodiscard]] int rank() const { return communicator_.rank(); }
   /// What compression of gradients keeps between steps.
   [[nodiscard]] std::vector<Carried> carried() const { return gradients_.carried(); }
+  /// Zeroes the gradients, so that the caller can add errors that no carried() has to those of one
+  /// rank. The first step then adds its gradients to them. Call before that step. Requires:
+  /// gradients do not share slots.
+  void begin_with_errors();
   /// Multiplies the errors of compression, which are in the unit of the gradients. Call between
   /// steps, when the unit changes.
   void scale_errors(float factor);
@@ -227,6 +231,7 @@ class Engine final : private CollectiveQueue::Source {
   Transfers transfers_;
   std::vector<OwnedShard> owned_;  // by bucket
   std::int64_t steps_begun_ = 0;
+  bool holds_errors_ = false;  // in the gradients, until the first step
   std::vector<BucketRun> buckets_;
   std::vector<std::optional<BucketIndex>> slot_buckets_;  // by slot: its latest bucket
   std::vector<ReductionTimes> reduction_times_;           // result of the last times()

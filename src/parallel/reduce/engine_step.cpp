@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <string>
+#include <utility>
 
 #include "base/error.hpp"
 
@@ -44,14 +45,27 @@ void Engine::begin_round() {
     add_locations();
   reported_.assign(reported_.size(), 0);
   next_to_reduce_ = 0;
-  if (!gradients_.ring())
+  if (!gradients_.ring() && !std::exchange(holds_errors_, false))
     device_.fill_zero(gradients_.all(), compute_);
 }
 
+void Engine::begin_with_errors() {
+  TRIREME_EXPECT(steps_begun_ == 0 && !gradients_.ring(),
+                 "errors of earlier steps before step {}, with {} slots", steps_begun_ + 1,
+                 slot_buckets_.size());
+  holds_errors_ = true;
+  device_.fill_zero(gradients_.all(), compute_);
+}
+
 void Engine::scale_errors(float factor) {
+  const auto scale = [&](View errors) {
+    run(ops::Cast{.to = errors, .from = errors, .factor = factor}, compute_);
+  };
   for (const Carried& one : carried())
     if (one.holder != Carried::Holder::all)  // factors are a direction only
-      run(ops::Cast{.to = one.values, .from = one.values, .factor = factor}, compute_);
+      scale(one.values);
+  if (holds_errors_)
+    scale(gradients_.all());
 }
 
 void Engine::measure_leaves(ops::StreamSum& squares) {

@@ -246,7 +246,7 @@ std::vector<Carried> PowerSgd::carried() const {
       for (std::int64_t leaf = 0; all_leaves_ > 0 && leaf < own_leaves_.count; ++leaf)
         all.push_back({fmt::format("error_of_{}", all_leaves_), bucket, parameter.begin,
                        matrix(parameter, static_cast<std::size_t>(leaf), {}), Carried::Holder::leaf,
-                       own_leaves_.begin + leaf});
+                       own_leaves_.begin + leaf, all_leaves_});
       all.push_back({fmt::format("factor_of_rank_{}", rank_), bucket, parameter.begin,
                      parameter.second, Carried::Holder::all});
     }

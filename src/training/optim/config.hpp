@@ -163,7 +163,8 @@ void describe(V& v, OuterConfig& c) {
     {.help = "Type in which replicas send the change of their weights, as for "
              "parallel.gradient_dtype: bf16 sends half the bytes of fp32, int8 and fp8 a quarter. "
              "From int8 on, what was not sent is added to the next change, which needs 4 to 6 "
-             "bytes for each weight that a rank updates."});
+             "bytes for each weight that a rank updates. A run that resumes with one replica, or "
+             "with fp32 or bf16, drops that part with a warning."});
 }
 
 template <class V>

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -16,7 +17,6 @@
 #include "ops/elementwise.hpp"
 
 #include "comm/control/together.hpp"
-#include "reduce/compression.hpp"
 
 #include "record/checkpoint/checkpoint_directory.hpp"
 #include "record/checkpoint/manifest.hpp"
@@ -119,9 +119,60 @@ constexpr std::string_view moments_fact = "replicas_of_moments";
 /// The fact with Session::gradient_scale, if compression carries anything.
 constexpr std::string_view scale_fact = "scale_of_gradients";
 
-/// Name of the fact with the number of ranks that have a state of this name.
+/// The name of a state after this prefix is the fact with the number of ranks that have it.
+constexpr std::string_view carried_prefix = "ranks_of_";
+
 std::string carried_fact(const reduce::Carried& carried) {
-  return "ranks_of_" + carried.name;
+  return std::string(carried_prefix) + carried.name;
+}
+
+/// Whether a carried state is one of local steps, in the unit of weights.
+bool is_outer(const reduce::Carried& carried) {
+  return carried.name.starts_with("outer_");
+}
+
+bool is_stored(const record::Manifest& manifest,
+               const std::string& name,
+               ParameterIndex parameter) {
+  const auto state = std::ranges::find(manifest.states, name, &record::SavedState::name);
+  return state != manifest.states.end() &&
+         !manifest
+              .pieces_of(static_cast<std::size_t>(state - manifest.states.begin()), at(parameter))
+              .empty();
+}
+
+/// The errors in a checkpoint that are not among those that a run carries, by parameter, with the
+/// gradients to which they can be added. That of rank or leaf 0 stands for all. The same on all
+/// ranks.
+std::vector<reduce::Carried> other_errors(const record::Manifest& manifest,
+                                          const record::NameValues& facts,
+                                          const reduce::Engine& engine,
+                                          const std::vector<reduce::Carried>& carried) {
+  const layout::Plan& plan = engine.plan();
+  std::set<std::pair<std::string, ParameterIndex>> held;
+  for (const reduce::Carried& one : carried) {
+    const bool by_owners = one.holder == Holder::owner || is_outer(one);
+    const auto pieces = by_owners
+                            ? plan.find_pieces(one.bucket, 0, plan.bucket(one.bucket).elements)
+                            : plan.find_pieces(one.bucket, one.begin, one.values.elements);
+    for (const layout::Piece& piece : pieces) held.emplace(one.name, piece.parameter);
+  }
+  std::vector<reduce::Carried> others;
+  for (const auto& [fact, ranks] : facts) {
+    if (!fact.starts_with(carried_prefix) || fact.find("error") == std::string::npos)
+      continue;
+    reduce::Carried one{.name = fact.substr(carried_prefix.size()), .bucket = {}, .values = {}};
+    one.holder = one.name.ends_with("sum_error") ? Holder::owner : Holder::rank;
+    for (std::size_t p = 0; p < plan.parameters().size(); ++p) {
+      const auto parameter = static_cast<ParameterIndex>(p);
+      one.bucket = plan.placement(parameter).bucket;
+      one.begin = plan.placement(parameter).begin - plan.bucket(one.bucket).begin;
+      one.values = engine.gradient(parameter);
+      if (!held.contains({one.name, parameter}) && is_stored(manifest, state_of(one), parameter))
+        others.push_back(one);
+    }
+  }
+  return others;
 }
 
 /// Slabs in host memory, which record/ fills. For a GPU they are copies, which are sent to it
@@ -235,7 +286,7 @@ std::optional<Saver::Resumed> Saver::load_newest(const std::string& run_director
                      precision(), job_.run.precision == Precision::automatic ? " (auto)" : "",
                      directory, told)}});
   load_moments(directory, facts);
-  load_carried(directory, facts);
+  load_carried(directory, facts, log);
   session_.optimizer.publish_parameters();
   log.info("resumed from {}: step {}, sample {}", directory, facts.step, facts.next_sample);
   return Resumed{directory, facts};
@@ -253,30 +304,36 @@ void Saver::load_moments(const std::string& directory, const record::CheckpointF
   slabs.send_back();
 }
 
-void Saver::load_carried(const std::string& directory, const record::CheckpointFacts& facts) {
+void Saver::load_carried(const std::string& directory,
+                         const record::CheckpointFacts& facts,
+                         Log& log) {
+  if (std::ranges::none_of(facts.more,
+                           [](const auto& fact) { return fact.first.starts_with(carried_prefix); }))
+    return;
   if (const std::string scale = record::fact_of(facts.more, scale_fact); !scale.empty())
     session_.gradient_scale = std::stod(scale);
+  const auto manifest =
+      comm::from_first_rank(world_, [&] { return record::read_manifest(directory); });
   std::vector<reduce::Carried> carried = session_.optimizer.carried();
   std::erase_if(carried, [&](const auto& one) {
     return record::fact_of(facts.more, carried_fact(one)).empty();
   });
+  const std::size_t num_own = carried.size();
+  std::ranges::move(to_first_gradient(other_errors(manifest, facts.more, session_.engine, carried),
+                                      directory, log),
+                    std::back_inserter(carried));
+  // One rank of those that add up their gradients.
+  const bool adds_others = job_.optimizer.outer.on()
+                               ? session_.plan.rank_in_replica(world_.rank()) == 0
+                               : world_.rank() == 0;
   const auto writers_of = [&](const reduce::Carried& one) {
     return std::stoi(record::fact_of(facts.more, carried_fact(one)));
   };
   std::int64_t rounds = 0;
   for (const auto& one : carried) rounds = std::max(rounds, divided_up(writers_of(one), one.ranks));
-  if (rounds == 0)
-    return;
-  const auto manifest =
-      comm::from_first_rank(world_, [&] { return record::read_manifest(directory); });
   // Another way of sending gradients may have left no errors of some parameters: they start at zero.
   const auto is_absent = [&](const record::MutableSlab& slab) {
-    const auto state = std::ranges::find(manifest.states, slab.state, &record::SavedState::name);
-    if (state == manifest.states.end() ||
-        !manifest
-             .pieces_of(static_cast<std::size_t>(state - manifest.states.begin()),
-                        at(slab.parameter))
-             .empty())
+    if (is_stored(manifest, slab.state, slab.parameter))
       return false;
     session_.device->fill_zero(slab.data, *session_.compute_stream);
     return true;
@@ -286,12 +343,15 @@ void Saver::load_carried(const std::string& directory, const record::CheckpointF
     std::vector<record::MutableSlab> wanted;
     std::vector<device::Buffer> memory;
     std::vector<ops::Add> sums;
-    for (reduce::Carried one : carried) {
+    for (std::size_t i = 0; i < carried.size(); ++i) {
+      const bool other = i >= num_own;
+      reduce::Carried one = carried[i];
       if (one.holder == Holder::rank)
         one.index += round * one.ranks;
-      if (one.holder == Holder::rank ? one.index >= writers_of(one) : round > 0)
+      if ((one.holder == Holder::rank ? one.index >= writers_of(one) : round > 0) ||
+          (other && !adds_others))
         continue;
-      if (round > 0) {
+      if (round > 0 || other) {
         memory.push_back(
             session_.device->allocate(one.values.bytes(), "errors of gradients to be added"));
         const View term = memory.back().view(DType::f32);
@@ -308,6 +368,27 @@ void Saver::load_carried(const std::string& directory, const record::CheckpointF
     for (const ops::Add& sum : sums) ops::run(sum, *session_.compute_stream);
     session_.compute_stream->synchronize();
   }
+}
+
+std::vector<reduce::Carried> Saver::to_first_gradient(std::vector<reduce::Carried> others,
+                                                      const std::string& directory,
+                                                      Log& log) {
+  if (others.empty())
+    return others;
+  const bool outer = is_outer(others.front());
+  if (!outer && !session_.engine.gradients_share_slots()) {
+    session_.engine.begin_with_errors();
+    log.info("the first gradient includes the errors of compressed gradients in {}", directory);
+    return others;
+  }
+  if (world_.rank() == 0)
+    log.warning("the errors of {} in {} are dropped, because {}. To keep them, resume with {}",
+                outer ? "the changes of weights" : "compressed gradients", directory,
+                outer ? "this run does not encode these changes"
+                      : "with this parallel.shard no rank has whole gradients",
+                outer ? "several replicas and an optimizer.outer.dtype from int8 on"
+                      : "shard: optimizer for at least one step");
+  return {};
 }
 
 void Saver::write_masters(
