@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Activation functions of MLPs, each a single pass over memory. Arithmetic is fp32. Backward reads
-// x, the input of forward.
+// Activation functions of MLPs, each a single pass over memory. Arithmetic is fp32.
 #pragma once
 
 #include <cstdint>

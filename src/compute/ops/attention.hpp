@@ -39,9 +39,7 @@ struct AttentionShape {
   [[nodiscard]] std::int64_t key_value_heads() const {
     return grouped_heads != 0 ? grouped_heads : heads;
   }
-  /// Number of query heads that share one key and value head.
   [[nodiscard]] std::int64_t group() const { return heads / key_value_heads(); }
-  /// Elements of the queries, keys and values of one position.
   [[nodiscard]] std::int64_t packed_width() const {
     return (heads + 2 * key_value_heads()) * head_channels;
   }
@@ -54,9 +52,8 @@ std::string capture_trouble(const device::Device& device,
                             const AttentionShape& shape,
                             const AttentionOptions& options = {});
 
-/// Why a GPU trains this attention with our kernels without tensor cores, which are many times
-/// slower: "heads of 60 channels …". Empty if it does not, and for fp32, which never uses tensor
-/// cores.
+/// Why a GPU computes this attention without tensor cores, which is many times slower: "heads of 60
+/// channels …". Empty if it does not, and for fp32, which never uses them.
 std::string slow_on_gpu(const AttentionShape& shape);
 
 class Attention {
@@ -72,8 +69,7 @@ class Attention {
 
   [[nodiscard]] const AttentionShape& shape() const { return shape_; }
   [[nodiscard]] std::size_t scratch_bytes() const;
-  /// Allowance, not measured, for the memory of a cuDNN plan in each direction, in addition to what
-  /// is computed from the shape. Only the library knows the true size, on a GPU.
+  /// Allowance, not measured, for a cuDNN plan in each direction. Only cuDNN knows the true size.
   static constexpr std::size_t cudnn_plan_bytes = std::size_t{16} << 20U;
   /// Upper bound of scratch_bytes() on a GPU, estimated from the shape, because cuDNN can only be
   /// asked where there is a GPU. Sum of: one fp32 per row; if backward is cuDNN's, dP in bf16

@@ -142,7 +142,6 @@ TRIREME_HOST_DEVICE inline const std::uint32_t* words_of(const ConstView& codes)
   return reinterpret_cast<const std::uint32_t*>(codes.data);
 }
 
-/// Whether a block with this largest value, as the key of it, is finite.
 TRIREME_HOST_DEVICE constexpr bool is_finite_key(std::uint32_t key) {
   return (key & 0x7f800000U) != 0x7f800000U;
 }

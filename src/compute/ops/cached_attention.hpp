@@ -2,7 +2,6 @@
 // Causal attention of single positions to earlier ones, whose keys and values are cached: for
 // generating text. A cache holds the keys and values of several sequences, each of up to a fixed
 // number of positions. A row of a call is one position of one sequence.
-//
 // 1. A call stores the keys and values of its rows. Then each row attends to positions 0 to its own
 //    of its sequence: with a window, only to the last `window`; with documents, to none before its
 //    start. Requires: this call or earlier ones stored those positions. Storing a position again
@@ -22,15 +21,13 @@
 
 namespace trireme::ops {
 
-/// Whether the device supports it.
 bool has_cached_attention(const device::Device& device);
-/// Throws DeviceError if it does not.
+/// Throws DeviceError if the device does not have it.
 void require_cached_attention(const device::Device& device);
 /// Number of fp32 of a cache for shape.batch sequences of up to shape.time positions.
 std::int64_t cache_elements(const AttentionShape& shape);
 
-/// A row is one position of a sequence. A row with a negative sequence is padding: none of it is
-/// stored, and its output is 0.
+/// A row with a negative sequence is padding: none of it is stored, and its output is 0.
 struct CachedAttention {
   static constexpr const char* name = "cached_attention";
   View out;               ///< [rows, H, D] of the shape's dtype

@@ -27,7 +27,6 @@ struct Operand {
   DType dtype;  ///< ignored if there are no elements
 };
 
-/// An optional operand.
 inline Operand optional(Operand operand) {
   if (operand.view.empty())
     operand.elements = 0;
@@ -74,8 +73,7 @@ inline device::cpu::Stream& on_cpu(device::Stream& stream, const char* operation
   return device::cpu::stream_of(stream);
 }
 
-/// The CPU's body for elements of type T, on the CPU stream `stream`. Throws DeviceError on another
-/// device.
+/// The CPU's body for elements of type T. Throws DeviceError if `stream` is not a CPU's.
 template <class T, class Operation>
 void enqueue_on_cpu(const Operation& operation, device::Stream& stream) {
   on_cpu(stream, Operation::name).run([operation] { run<T>(cpu::Threads{}, operation); });

@@ -3,9 +3,8 @@
 // is never stored; backward computes it again. Results do not depend on ranks, threads or
 // micro-batches, because these are not arguments.
 //
-// The number of the first sample is read from device memory when the operation runs, not when it is
-// enqueued. So a captured micro-step (device.hpp) uses the masks of the batch that is in memory at
-// each launch.
+// The number of the first sample is read from device memory when the operation runs, so a captured
+// micro-step (device.hpp) uses the masks of the batch that is in memory at each launch.
 //
 // Element e of sample s at site i is kept when uniform(word[e % 4]) >= rate, where word =
 // philox(key, counter = (i << 40) + e / 4, counter_high = s); kept elements are divided by (1 -

@@ -63,7 +63,6 @@ TRIREME_BODIES(SpreadBias);
 /// The start of each position's document, which is the first key that a query sees if attention is
 /// restricted to documents. A separator token begins each document. Tokens before the first one in
 /// a row belong to a document that began before the row.
-///
 ///   starts[b, t] = the last position u <= t with tokens[b, u] = token, or 0 where there is none
 ///
 /// starts[b, t] <= t, and starts never decrease along a row: attention relies on both.

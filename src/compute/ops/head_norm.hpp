@@ -5,11 +5,9 @@
 //   y = rotate(x / sqrt(mean(x²) + epsilon) · gain)        of each head
 //
 // One gain serves all heads of queries and one all heads of keys, or there is none.
-//
 // Source: Henry et al. 2020, "Query-Key Normalization for Transformers"; with RMS and a gain as in
 // Qwen3 (arXiv 2505.09388, section 2). Without gains, norm and rotation commute, because rotation
 // preserves the mean square of a head.
-//
 // 1. Both work in place. Backward reads the original x, which forward stores on request: it cannot
 //    be recovered from the outputs if a gain is zero.
 // 2. Intermediate values are fp32. A row does not depend on the others. The division of the sums

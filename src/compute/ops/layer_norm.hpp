@@ -39,7 +39,6 @@ struct LayerNormForward {
 
   [[nodiscard]] TRIREME_HOST_DEVICE std::int64_t rows() const { return rstd.elements; }
   [[nodiscard]] TRIREME_HOST_DEVICE bool centers() const { return kind == NormKind::layer; }
-  /// The rows that are normalized.
   template <class T>
   [[nodiscard]] TRIREME_HOST_DEVICE const T* normalized() const {
     return branch.empty() ? x.as<T>() : sum.as<T>();
@@ -47,11 +46,9 @@ struct LayerNormForward {
 };
 TRIREME_OPERATION(LayerNormForward);
 
-/// The gradients of gamma and beta are sums over rows: divided by shape alone, added in order.
-///
-/// For a residual stream this is one pass as well: with `accumulate`, the norm's gradient is added
-/// to the stream's. The result is also the branch's gradient, except for dropout (DropoutBackward
-/// of elementwise.hpp).
+/// The gradients of gamma and beta are sums over rows: divided by shape alone, added in order. With
+/// `accumulate`, the norm's gradient is added to that of a residual stream. The result is also the
+/// branch's gradient, except for dropout (DropoutBackward of elementwise.hpp).
 struct LayerNormBackward {
   static constexpr const char* name = "layer_norm_backward";
   static constexpr bool uses_workspace = true;
@@ -59,9 +56,8 @@ struct LayerNormBackward {
   View dx;           ///< [rows, channels] of T; may be dy
   View dgamma = {};  ///< [channels] fp32, added to; where there is a gamma
   View dbeta = {};   ///< [channels] fp32, added to; optional
-  /// [channels] fp32, added to: the sums of dx over the rows. If x is a linear layer's output plus
-  /// something else, this is the gradient of its bias, and dx need not be read again (BiasBackward
-  /// of elementwise.hpp). Optional.
+  /// [channels] fp32, added to; optional: the sums of dx over the rows. If x is a linear layer's
+  /// output plus something else, this is the gradient of its bias, and no BiasBackward is needed.
   View dbias = {};
   ConstView dy;          ///< [rows, channels] of T
   ConstView x;           ///< [rows, channels] of T: the rows that forward normalized
@@ -73,7 +69,6 @@ struct LayerNormBackward {
 
   [[nodiscard]] TRIREME_HOST_DEVICE std::int64_t rows() const { return rstd.elements; }
   [[nodiscard]] TRIREME_HOST_DEVICE bool centers() const { return kind == NormKind::layer; }
-  /// 0 where rows are not centered.
   [[nodiscard]] TRIREME_HOST_DEVICE float mean_of(std::int64_t row) const {
     return centers() ? mean.as<float>()[row] : 0.0F;
   }

@@ -39,7 +39,6 @@ TRIREME_HOST_DEVICE constexpr float replacement_element(std::int64_t row, std::i
   return (bits & 1U) != 0 ? 1.0F : -1.0F;
 }
 
-/// value - term, or 0 if that is not finite.
 TRIREME_HOST_DEVICE constexpr float finite_rest(float value, float term) {
   const float rest = value - term;
   const bool is_finite = (std::bit_cast<std::uint32_t>(rest) & 0x7f800000U) != 0x7f800000U;

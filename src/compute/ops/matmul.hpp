@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix products. Everything that can be decided beforehand is decided at construction: a layer
 // creates one Matmul object per (shape, dtypes, transposes) and calls it every step.
-//
 // 1. Matrices are row-major and dense. "Transposed" is how an operand is stored: a_transposed means
 //    A is stored as [K, M].
 // 2. Arithmetic is fp32 or better, whatever the dtypes; the result is rounded once.

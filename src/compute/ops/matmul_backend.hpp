@@ -16,19 +16,16 @@ struct Matmul::Implementation {
   virtual void run(const MatmulCall& call, device::Stream& stream) = 0;
   /// Whether run_epilogue() may return true.
   [[nodiscard]] virtual bool fuses_epilogue() const { return false; }
-  /// The product with the shape's epilogue. Returns false, with nothing done, if run_apart() is
-  /// required or faster.
+  /// With the epilogue. Returns false, with nothing done, if run_apart() is required or faster.
   virtual bool run_epilogue(const MatmulCall& /*call*/, device::Stream& /*stream*/) {
     return false;
   }
   /// Whether run_row_sums() may return true.
   [[nodiscard]] virtual bool sums_rows() const { return false; }
-  /// run() and the row sums. Returns false, with nothing done, if BiasBackward is required or
-  /// faster.
+  /// run() and row sums. Returns false, with nothing done, if BiasBackward is required or faster.
   virtual bool run_row_sums(const MatmulCall& /*call*/, device::Stream& /*stream*/) {
     return false;
   }
-  /// As Matmul::run_blocks().
   [[nodiscard]] virtual double run_blocks(std::int64_t /*count*/) const { return 0; }
   /// run() and a separate pass for GELU, for a shape with an epilogue.
   void run_apart(const MatmulShape& shape, const MatmulCall& call, device::Stream& stream);

@@ -15,7 +15,6 @@
 // run() is in ops/x.cpp. It checks the contract and enqueues the body for the stream's device
 // (dispatch.hpp): cpu/x.cpp or cuda/x.cu, a template over the type T of the elements, which is
 // float or Bf16.
-//
 // 1. A struct owns nothing and is copied into streams and kernels: views, numbers and small structs
 //    of them. Views are memory of the stream's device.
 // 2. Shapes are those of dense, row-major views; "of T" is one dtype, fp32 or bf16, for all
@@ -80,7 +79,6 @@ concept UsesWorkspace = Operation::uses_workspace;
   }                                                         \
   static_assert(std::is_trivially_copyable_v<Operation>)
 
-/// Declares run() of an operation, and its bodies.
 #define TRIREME_OPERATION(Operation)                            \
   void run(const Operation& operation, device::Stream& stream); \
   TRIREME_BODIES(Operation)

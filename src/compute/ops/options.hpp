@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Options of GPU operations that can be computed in several ways. CPU operations ignore them.
-//
 // 1. Options are values. An operation copies its options at construction. The device stores none,
 //    so two models on one device may differ.
 // 2. The values below are the defaults of the deck's section `gpu` (session/config.hpp uses them).
@@ -32,7 +31,6 @@ enum class AttentionKernels : std::uint8_t {
   own         ///< ours only
 };
 
-/// Of an Attention.
 struct AttentionOptions {
   /// Backward adds up dQ in a fixed order, with dP in memory. false: in the order of arrival, which
   /// moves fewer bytes.

@@ -18,7 +18,6 @@
 namespace trireme::ops {
 
 /// Which frequencies are divided by the factor:
-///
 ///   llama3  those with at most low_freq_factor rotations within the original context, and none with
 ///           high_freq_factor or more. Those between are mixed by their rotations. Source: the
 ///           published code, llama_models/llama3/model.py, apply_scaling.
@@ -58,8 +57,7 @@ struct RotaryShape {
   std::int64_t stride = 0;         ///< elements of a row, heads · D or more
 };
 
-/// Where row `row` has its cosines; its sines are D/2 after them. `table` and `positions` as in
-/// Rotate.
+/// The cosines of row `row`; its sines are D/2 after them. `table` and `positions` as in Rotate.
 TRIREME_HOST_DEVICE inline const float* angles_of(std::int64_t row,
                                                   ConstView table,
                                                   ConstView positions,
@@ -68,8 +66,7 @@ TRIREME_HOST_DEVICE inline const float* angles_of(std::int64_t row,
   return table.as<float>() + at * shape.head_channels;
 }
 
-/// In place, of the first heads · D elements of each row. The bodies are in head_norm.cpp and
-/// head_norm.cu.
+/// In place, of the first heads · D elements of each row. Bodies: head_norm.cpp and head_norm.cu.
 struct Rotate {
   static constexpr const char* name = "rotate";
   View packed;               ///< [rows, stride] of T

@@ -15,8 +15,7 @@ namespace {
 #if defined(__x86_64__)
 /// The results of avx512::gelu_forward() and gelu_backward() for each of the 65536 bf16 values, in
 /// fp32, indexed by the value's bits. If gathers are fast, as on processors with AMX, the look-up
-/// takes 0.56 (forward) and 0.44 (backward) of the time of the computation; activations use a few
-/// KiB of the table.
+/// takes about half of the time of the computation; activations use a few KiB of the table.
 struct GeluTables {
   std::vector<float> value = std::vector<float>(1U << 16U), derivative = value;
 
@@ -80,7 +79,6 @@ TRIREME_CLONES void squared_relu_backward_kernel(T* dx,
   }
 }
 
-/// Columns of one row.
 template <class T>
 TRIREME_CLONES void swiglu_kernel(T* y, const T* gate, const T* up, std::int64_t count) {
 #pragma omp simd

@@ -22,7 +22,6 @@
 
 namespace trireme::ops::cpu {
 
-/// Queries and keys of a tile.
 inline constexpr std::int64_t tile = 64;
 
 /// Rounded up to whole registers of fp32.
@@ -54,7 +53,6 @@ struct AttentionHead {
   const std::int32_t* starts = nullptr;
   std::int64_t starts_at = 0;
 
-  /// The first position that a query sees. It never decreases from one query to the next.
   [[nodiscard]] TRIREME_INLINE std::int64_t first_key(std::int64_t query) const {
     const std::int64_t first = window > 0 && query >= window ? query - window + 1 : 0;
     return starts != nullptr ? std::max<std::int64_t>(first, starts[query - starts_at]) : first;

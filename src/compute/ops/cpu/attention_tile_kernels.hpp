@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operations of attention on tiles (attention_tiles.hpp), sixteen numbers at a time. Included once
 // per level (for_each_level.hpp).
-//
 // 1. Whole registers and masks instead of scalar remainder loops: of a row of 64 scores, the first
 //    `valid` are used, and the rest becomes zero.
 // 2. A row's maximum, sum and exponentials depend on the row alone. The 64 columns are combined

@@ -7,7 +7,6 @@
 // Layouts: queries and values are stored as [tile, width] with rows of whole registers, keys as
 // [channels, tile], so that the product for a tile of scores reads 64 keys of one channel side by
 // side. Scores are [tile, tile]: rows are queries, columns are keys.
-//
 // 1. Softmax in tiles: with m and l the maximum and the sum of exponentials of what a row has seen,
 //    a new tile multiplies the row's sums by exp(m_old - m_new). At the end the sums are divided by
 //    l, and lse = m + log(l).

@@ -3,8 +3,7 @@
 // of B. The loops are, from the outside: tasks (a chunk of C's columns, a part of its rows;
 // blocking.hpp), blocks of K, groups of rows of A, panels of B, and as many rows as the kernel
 // multiplies at a time. The panels of a chunk stay in a cache while the rows of A are multiplied.
-// Source of the scheme: Goto, van de Geijn, "Anatomy of high-performance matrix multiplication",
-// 2008.
+// Source: Goto, van de Geijn, "Anatomy of high-performance matrix multiplication", 2008.
 //
 // A kernel is a struct of static members. Only the kernel uses the instructions of a processor:
 //
@@ -13,7 +12,6 @@
 //                               so that a cache line that they share is fetched only once
 //   pack_b, pack_b_transposed, pack_a_transposed, copy_rows     as in pack_kernels.hpp
 //   product_rows<packed>(Terms, Target, rows)                   rows: 1 to panel_rows
-//
 // 1. Each thread packs the columns of its tasks itself and waits for no other thread.
 // 2. Divisions that depend on the number of threads or on the size of a cache do not change bits.
 #pragma once
@@ -138,7 +136,6 @@ class BlockedMatmul final : public PackedMatmul {
       Kernel::copy_rows(own, depth_.copied_stride(), {operands.a, s.m, s.k}, group.rows.begin,
                         group.rows.size(), range.begin, range.end);
   }
-  /// Units between panels of A.
   [[nodiscard]] std::int64_t panel_stride() const {
     return Kernel::panel_rows * depth_.copied_stride();
   }

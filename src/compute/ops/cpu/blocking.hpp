@@ -29,7 +29,6 @@ inline std::int64_t chunk_bytes(bool grouped) {
   return usual;
 }
 
-/// How C is divided, which affects the order of the work but no bits.
 struct Blocking {
   std::int64_t chunk_panels = 0, chunks = 0, chunk_units = 0;
   std::int64_t part_rows = 0, parts = 0, group_rows = 0;

@@ -23,7 +23,6 @@ struct Uncapped {
   TRIREME_PART Floats of(const Floats& logits) const { return logits; }
   /// The logits that the loss uses.
   TRIREME_PART Floats logits(const Floats& x) const { return x; }
-  /// The difference of two such logits.
   TRIREME_PART Floats difference(const Floats& x, const Floats& from) const { return x - from; }
   /// Of a logit, from the gradient of what the loss sees.
   TRIREME_PART Floats gradient(const Floats& outer, const Floats& /*x*/) const { return outer; }

@@ -83,7 +83,6 @@ void run(Threads, const EmbeddingForward& call) {
   });
 }
 
-/// A token may occur many times: each thread adds all rows of its columns, in order.
 template <class T>
 void run(Threads, const EmbeddingBackward& call) {
   for_chunks(call.shape.channels, columns_per_piece, [&](std::int64_t begin, std::int64_t end) {

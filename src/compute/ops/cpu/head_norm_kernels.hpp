@@ -6,7 +6,6 @@
 //
 // Shapes: a packed row begins with [heads, channels], heads of queries first; raw = those before
 // the norm; rstd = [rows, heads]; angles of a row = [cosines of half, sines of half].
-//
 // 1. The sum of a head runs over lanes of sixteen channels in order, then over the lanes: it
 //    depends on `channels` alone.
 // 2. Channels beyond the half are read as zero and never written, so a half need not be a multiple
@@ -42,7 +41,6 @@ struct HalvesAt {
     store_floats(head + j, x.first, first);
     store_floats(head + half + j, x.second, second);
   }
-  /// Ones if there are no gains.
   template <class T>
   TRIREME_PART Halves load_gains(const T* gain) const {
     return gain != nullptr ? load(gain) : Halves{every(1.0F), every(1.0F)};

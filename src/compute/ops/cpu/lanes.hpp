@@ -2,7 +2,6 @@
 // Sixteen fp32 at a time as compiler vectors of TRIREME_LANES elements, for the levels below
 // AVX-512, whose version has the same names (x86/avx512_lanes.hpp). Included once per level
 // (for_each_level.hpp).
-//
 // 1. Lanes that a Mask leaves out are zero after a load, and are not written by a store; no byte of
 //    theirs is touched.
 // 2. Arithmetic is fp32. bf16 is rounded once, at the store, to nearest even; NaN stays NaN.
@@ -51,17 +50,14 @@ TRIREME_PART inline Floats operator*(Floats a, const Floats& b) {
   TRIREME_EACH_PART a.part[i] *= b.part[i];
   return a;
 }
-/// a · b + c.
 TRIREME_PART inline Floats fused(const Floats& a, const Floats& b, Floats c) {
   TRIREME_EACH_PART c.part[i] = a.part[i] * b.part[i] + c.part[i];
   return c;
 }
-/// c - a · b.
 TRIREME_PART inline Floats fused_from(const Floats& a, const Floats& b, Floats c) {
   TRIREME_EACH_PART c.part[i] = c.part[i] - a.part[i] * b.part[i];
   return c;
 }
-/// a · b - c.
 TRIREME_PART inline Floats fused_minus(const Floats& a, const Floats& b, Floats c) {
   TRIREME_EACH_PART c.part[i] = a.part[i] * b.part[i] - c.part[i];
   return c;
@@ -83,7 +79,6 @@ TRIREME_PART inline Floats where_less(const Floats& a,
   TRIREME_EACH_PART no.part[i] = a.part[i] < b.part[i] ? yes.part[i] : no.part[i];
   return no;
 }
-/// `yes` in the lanes of the mask, else `no`.
 TRIREME_PART inline Floats where(Mask keep, const Floats& yes, Floats no) {
   alignas(64) static constexpr std::uint32_t numbers[] = {0, 1, 2,  3,  4,  5,  6,  7,
                                                           8, 9, 10, 11, 12, 13, 14, 15};

@@ -2,7 +2,6 @@
 // Layer normalization sixteen channels at a time: rows forward and backward, and the sums of the
 // parameters' gradients over rows. Included once per level (for_each_level.hpp). Contract and
 // formulas: ops/layer_norm.hpp.
-//
 // 1. A row's mean and variance are two passes: squares of differences from the mean, which lose
 //    nothing where the mean is large compared with the deviation. Sums run over lanes in order,
 //    then over the lanes.
@@ -15,7 +14,6 @@
 namespace trireme::ops::cpu::TRIREME_LEVEL {
 namespace {
 
-/// Ones if there are no gains.
 template <class T>
 TRIREME_PART inline Floats load_gains(const T* gamma, std::int64_t c, Mask keep) {
   return gamma != nullptr ? load_floats(gamma + c, keep) : every(1.0F);

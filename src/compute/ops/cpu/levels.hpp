@@ -2,7 +2,6 @@
 // The levels of processors for which kernels with vectors are compiled (for_each_level.hpp), and
 // the sixteen numbers at a time with which they compute: lanes.hpp, or x86/avx512_lanes.hpp for
 // AVX-512, and lanes_math.hpp.
-//
 // 1. `plain` is the target's baseline: SSE2 on x86-64, NEON on aarch64.
 // 2. A kernel adds up in the same order at all levels. `plain` on x86-64 does not fuse
 //    multiplications with additions; otherwise the bits of sums, products and roots are the same,
@@ -40,7 +39,6 @@ inline bool has_avx2() {
 #endif
 }
 
-/// The function for this processor.
 template <class Function>
 Function* best_of(Function* plain, Function* avx2, Function* avx512) {
   return has_avx512() ? avx512 : has_avx2() ? avx2 : plain;

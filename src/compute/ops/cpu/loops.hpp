@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shared by the CPU bodies: loops over threads, conversions, and an exponential, all of which the
 // compiler vectorizes.
-//
 // 1. The division of work depends on the shape only (`for_chunks`), and no chunk depends on another
 //    one, so the bits of a result do not depend on the number of threads.
 // 2. Kernels are marked TRIREME_CLONES (base/clones.hpp). The functions that they call are

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Packs operands of the matmul in the order in which its register blocks read them: the layouts of
 // packed_operands.hpp. Included once per level (for_each_level.hpp), before product_kernels.hpp.
-// Attention transposes its tiles of keys with the same function.
-//
 // 1. Packing changes no number: it copies bits, or widens bf16, which is exact. Each element of B
 //    is packed once per call and then read for every group of rows of C.
 // 2. A B that is stored along K is brought into panels by transpositions in registers, of 16 x 16
@@ -71,7 +69,6 @@ TRIREME_PART inline Turned load_turned(const std::byte* at, std::int64_t count) 
   return _mm512_castps_si512(load_units<kind>(at, count));
 }
 #else
-/// Four units.
 using Turned = float __attribute__((vector_size(16)));
 template <Units kind>
 TRIREME_PART inline Turned load_turned(const std::byte* at, std::int64_t count) {

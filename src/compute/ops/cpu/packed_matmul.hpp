@@ -5,12 +5,10 @@
 //
 // The loops are in blocked_matmul.hpp, except for AMX: it multiplies so fast that all threads have
 // to share the packing of B, with two barriers per block of K (x86/amx_matmul.cpp).
-//
 // 1. The division of K changes bits; rows, columns and threads do not.
 // 2. A bf16 result over several blocks of K is added up in fp32 in the workspace (`Operands::sums`)
 //    and rounded once, with the last block; bias comes with it.
-// 3. A product holds no memory. Packed operands and sums are in the workspace of the stream, which
-//    all products of a model share (device/cpu/workspace.hpp).
+// 3. Packed operands and sums are in the workspace of the stream, which all products share.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +23,6 @@
 
 namespace trireme::ops::cpu {
 
-/// Of one call.
 struct Operands {
   const std::byte* a;
   const std::byte* b;
@@ -73,7 +70,6 @@ struct SmallBlock {
     std::ranges::for_each(a, random);
     std::ranges::for_each(b, random);
   }
-  /// FLOP of one product.
   static constexpr double flops(Units kind) {
     return 2.0 * rows * columns * units * static_cast<double>(elements_per_unit(kind));
   }
@@ -120,7 +116,6 @@ class PackedMatmul : public Matmul::Implementation {
   [[nodiscard]] Unit* shared_units(const device::cpu::Workspace& workspace) const {
     return reinterpret_cast<Unit*>(workspace.shared() + sum_bytes_);
   }
-  /// The workspace of the calling thread.
   [[nodiscard]] static Unit* own_units(const device::cpu::Workspace& workspace) {
     return reinterpret_cast<Unit*>(workspace.of_thread(omp_get_thread_num()));
   }

@@ -9,7 +9,6 @@
 //   panel of B   [units][panel columns]
 //   panel of A   [units][panel rows]; only of a transposed A, else A is read where it is or from
 //                a copy of its rows, widened where its units are
-//
 // 1. An element's sum runs over K in order, so kernels that fuse multiplication and addition give
 //    the same bits on all processors. The division of K into blocks, whose sums are added, changes
 //    bits as well (packed_matmul.hpp); rows, columns and threads do not.

@@ -17,7 +17,6 @@ namespace {
 // and the counters into order. AVX-512 multiplies 32-bit words in even lanes only: odd lanes are
 // shifted down, multiplied and merged back, two multiplications for sixteen products.
 
-/// The word in all sixteen lanes.
 TRIREME_AVX512_INLINE __m512i every_lane(std::uint32_t word) {
   return _mm512_set1_epi32(static_cast<int>(word));
 }

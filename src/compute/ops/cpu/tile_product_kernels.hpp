@@ -3,7 +3,6 @@
 // would cost as much as the tile. Sums run over the depth in order, so the size of a register block
 // does not change bits. Included once per level (for_each_level.hpp): with AVX-512 blocks are 12
 // rows by 32 columns, else 6 by 16.
-//
 // 1. A block reads a line of B and one broadcast element of A per row and step of the depth; its
 //    accumulators stay in registers from the first step to the last.
 // 2. Rows are taken in blocks of 12, 4 and 1 (6, 2 and 1 without AVX-512). Columns are taken sixteen

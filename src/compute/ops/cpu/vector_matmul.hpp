@@ -3,7 +3,6 @@
 // AMX are x86/amx_matmul.hpp. B is packed into panels that stay in the second-level cache while the
 // rows of A pass by. bf16 is multiplied in pairs where that is fast (has_fast_pairs()), else widened
 // to fp32 as the operands are packed.
-//
 // 1. The bits of an element of C depend on its row of A, its column of B, and K: not on the other
 //    rows and columns, nor on threads. In fp32, and in bf16 that is widened, they are the same with
 //    all vectors that fuse multiplication and addition (not SSE2).
@@ -21,9 +20,8 @@ namespace trireme::ops::cpu::vectors {
 enum class Vectors : std::uint8_t { plain, avx2, avx512 };
 Vectors best();
 
-/// Whether AVX-512 BF16's dot product of pairs is worth its use: Zen 4 and 5 start one per cycle,
-/// twice the multiplications of fp32. Intel's start one in two cycles, a quarter of the fused
-/// multiply-adds and so half of fp32's FLOP/s (measured on a Xeon of model 207: 87 to 179 GFLOP/s).
+/// Whether AVX-512 BF16's dot product of pairs is faster than fp32: Zen 4 and 5 start one per
+/// cycle, twice fp32's FLOP/s; Intel's processors start one in two cycles, half of fp32's FLOP/s.
 bool has_fast_pairs();
 
 /// Requires: operands of one dtype; at most best(); for `pairs`, how bf16 is multiplied, a processor

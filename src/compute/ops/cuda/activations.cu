@@ -5,8 +5,7 @@
 namespace trireme::ops::cuda {
 namespace {
 
-// As ops/cpu/activations.cpp: 0.5 x (1 + tanh(u)) = x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715
-// x^3).
+// 0.5 x (1 + tanh(u)) = x sigmoid(2u) with u = sqrt(2/pi) (x + 0.044715 x^3).
 constexpr float two_slope = 1.59576912161F;  // 2 sqrt(2/pi)
 constexpr float cubic = 0.044715F;
 
@@ -35,7 +34,6 @@ struct SquaredRelu {
   __device__ static float slope(float x) { return x < 0 ? 0.0F : 2.0F * x; }
 };
 
-/// y = f(x).
 template <class T, class Function>
 struct MapLoop {
   ActivationForward call;
@@ -47,7 +45,6 @@ struct MapLoop {
   }
 };
 
-/// dx = dy f'(x).
 template <class T, class Function>
 struct GradientLoop {
   ActivationBackward call;

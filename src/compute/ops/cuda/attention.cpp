@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention on a GPU: cuDNN's fused kernels for the shapes that suits_cudnn() names, our own for
-// all others. In bf16 our own kernels use tensor cores (dropout, windows, documents, grouped heads,
-// single positions); fp32 and head sizes that are not a multiple of 8 or above 128 do without. When
-// calls may have dropout, cuDNN computes the forward pass without it (evaluation) and the backward
-// pass is always our own; both write and read the same lse.
+// all others (ops/cuda/attention.hpp). When calls may have dropout, cuDNN computes the forward pass
+// without it (evaluation) and the backward pass is always our own; both use the same lse.
 //
 // cuDNN's graphs are built at construction, which takes up to a second. What cuDNN refuses there or
 // at a call is computed by our own kernels from then on, with a note for the log, unless

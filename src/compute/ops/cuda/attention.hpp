@@ -2,7 +2,6 @@
 // Our own attention kernels: for fp32, which cuDNN's fused attention does not support; for dropout,
 // whose mask must be ours; for grouped heads, windows and documents; and for head sizes that cuDNN
 // refuses. T is float or Bf16.
-//
 // 1. The kernels of attention.cu support any heads of up to most_head_channels. They use a warp per
 //    row and no tensor cores, and favour simplicity over speed.
 // 2. The tiled kernels (attention_tiles.cuh) multiply in bf16 on tensor cores and accumulate in

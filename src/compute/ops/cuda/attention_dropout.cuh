@@ -15,7 +15,6 @@ struct TileDropout {
   const Dropout& dropout;
   const Head& head;
 
-  /// The factor of scores that are kept.
   __device__ float factor() const { return dropout.active() ? 1.0F / (1.0F - dropout.rate) : 1.0F; }
   /// Rows are queries t and t + 8, columns keys s, s + 1, s + 8, s + 9 and so on.
   template <int Blocks>
@@ -100,7 +99,6 @@ struct TileDropout {
   }
 };
 
-/// `value` of score i of block n, after dropout.
 __device__ inline float dropped(float value, float factor, std::uint32_t kept, int n, int i) {
   return (kept >> (4 * n + i) & 1U) != 0 ? value * factor : 0.0F;
 }

@@ -32,8 +32,7 @@ struct Head {
 
 /// A query t sees the positions from first_key(t) to t. first_key never decreases from one query to
 /// the next. So the queries that see a key are those from its own position to an end, and the rows
-/// of a tile see no more than the range between its first and its last row. The CPU's version is in
-/// cpu/attention_head.hpp.
+/// of a tile see no more than the range between its first and its last row.
 struct Sight {
   std::int64_t time, window;   // window 0: a query sees all up to its own position
   const std::int32_t* starts;  // of the documents, by position; null: there are none

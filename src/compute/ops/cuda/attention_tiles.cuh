@@ -3,7 +3,6 @@
 // processes the rows of the other side tile by tile through shared memory. A lane holds its part of
 // the scores and of the sums in the layout of C in mma.cuh: of 16 rows by 8 columns, rows lane / 4
 // and lane / 4 + 8, columns 2 (lane % 4) and the next.
-//
 // 1. The scores' rows are the block's own rows, so the scores of a tile, rounded to bf16, are
 //    operand A of the next product. They never leave the registers.
 // 2. A row sees the columns of one range (attention_head.cuh); queries see keys and keys queries.

@@ -132,7 +132,6 @@ __global__ __launch_bounds__(threads,
     to[target] = from_float<D>(cap.gradient(scaled_probability(at_target) - call.scale, at_target));
 }
 
-/// Calls body(cap) with the transformation of the logits by the loss.
 template <class Body>
 void with_cap(const LossTerms& terms, Body body) {
   if (terms.capped())

@@ -117,7 +117,6 @@ struct ForwardLoop {
   }
 };
 
-/// N elements of dout after dropout.
 template <int N, class T>
 __device__ inline void load_dropped(float (&values)[N],
                                     const EmbeddingBackward& call,
@@ -283,7 +282,6 @@ std::int64_t sort_bytes(std::int64_t tokens) {
   return blocks_for(numbers * static_cast<std::int64_t>(sizeof(int)), 16) * 16;
 }
 
-/// The number of rows of a stretch of sums.
 std::int64_t partial_bytes(std::int64_t tokens, std::int64_t channels, std::int64_t stretch) {
   return 2 * blocks_for(tokens, stretch) * channels * static_cast<std::int64_t>(sizeof(float));
 }

@@ -160,10 +160,8 @@ auto forward_kernel_of(std::int64_t wanted) -> void (*)(LayerNormForward) {
 }
 
 /// dx = rstd (g - mean(g) - xhat mean(g xhat)) with g = dy gamma, xhat = (x - mean) rstd. Without
-/// means, both mean and mean(g) are omitted.
-///
-/// A block goes through its slice of the rows, some at a time, and a thread owns N channels: what
-/// it reads of a row serves dx as well as its channels' sums of dgamma, dbeta and dbias.
+/// means, both mean and mean(g) are omitted. A block goes through its slice of the rows, some at a
+/// time, and a thread owns N channels: what it reads of a row serves dx and its channels' sums.
 template <int N, class T>
 struct BackwardSlice {
   const LayerNormBackward& call;

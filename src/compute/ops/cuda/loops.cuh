@@ -59,7 +59,6 @@ __device__ inline void store(T* to, const Pack<T, N>& pack) {
 template <class T>
 inline constexpr int pack_elements = 16 / static_cast<int>(sizeof(T));
 
-/// Whether all these addresses are multiples of 16.
 template <class... Pointers>
 bool aligned(const Pointers*... pointers) {
   return (((reinterpret_cast<std::uintptr_t>(pointers) % 16) == 0) && ...);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products through cuBLASLt. It is column-major, and we are row-major: our C[M, N] is its C'[N, M]
 // = B'·A'. So B is its first operand and A its second, and the transposition flags refer to those.
-//
 // 1. By default the algorithm is the first that cuBLASLt's heuristics offer for (shape, dtypes,
 //    alignment of the addresses), requested once and kept. It depends only on these, so runs are
 //    bitwise reproducible. With ProductOptions::timed they are not: the fastest algorithm may
@@ -254,7 +253,6 @@ class MatmulCuda final : public Matmul::Implementation {
                        TRIREME_LT(cublasLtGetStatusString)(status));
   }
 
-  /// Shape, types, leading dimensions and alignments, for messages.
   [[nodiscard]] std::string description_of(const Alignments& alignments) const {
     const MatmulShape& s = shape_;
     return fmt::format(
@@ -329,7 +327,6 @@ class MatmulCuda final : public Matmul::Implementation {
     return &known;
   }
 
-  /// Measured with GPU events.
   template <class Work>
   static double seconds_of(const Work& work, device::Stream& stream) {
     constexpr int runs = 5;

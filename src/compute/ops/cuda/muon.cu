@@ -18,7 +18,6 @@ struct DirectionLoop {
       return;
     const MuonStep& s = call.step;
     const float scale = call.norm->scale;
-    // Without Nesterov: the moment alone.
     const float of_gradient = s.nesterov ? s.gain : 0.0F,
                 of_moment = s.nesterov ? s.momentum : 1.0F;
     auto gradient = load<N>(call.gradient.as<float>() + i);

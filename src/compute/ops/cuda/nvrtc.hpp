@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // NVRTC, the run-time compiler of CUDA, which cuDNN opens by name when it builds a graph. It is not
-// linked, so if it is missing, only cuDNN's error then shows it, and that error does not name
-// NVRTC.
+// linked, and if it is missing, cuDNN's error does not name it.
 #pragma once
 
 #include <string>

@@ -13,7 +13,6 @@ __device__ inline double block_total(double value) {
   return block_tree<norm_threads>(value, [](double a, double b) { return a + b; });
 }
 
-/// A block computes one sum.
 __global__ void squares_kernel(double* sums, const float* matrix, std::int64_t count) {
   const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) * elements_per_sum;
   const std::int64_t end = begin + elements_per_sum < count ? begin + elements_per_sum : count;

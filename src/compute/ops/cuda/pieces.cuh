@@ -28,7 +28,6 @@ struct PieceList {
     ++size;
     blocks += static_cast<std::int32_t>(blocks_for(piece.count, elements_per_block));
   }
-  /// Index of the array that this block processes.
   [[nodiscard]] __device__ int piece_of(std::int32_t block) const {
     int low = 0, high = size;
     while (high - low > 1) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reductions whose results do not depend on any order: a minimum of indices, a hash, and integer
-// sums.
+// Reductions whose results depend on no order: a minimum of indices, a hash, and integer sums.
 //
 // The terms of an OrderFreeSum are fp64 values of which each adds at most three parts to
 // neighbouring bins of 32 bits (OrderFreeSum::add). A thread has bins of its own in shared memory,

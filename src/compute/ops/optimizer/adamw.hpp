@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// AdamW on contiguous ranges: one pass that reads and writes each state once. A GPU takes up to 30
-// ranges in one launch.
-// Source: Loshchilov, Hutter 2019, algorithm 2, with bias correction; decay is multiplied by the
-// learning rate.
+// AdamW on contiguous ranges: one pass that reads and writes each state once. Source: Loshchilov,
+// Hutter 2019, algorithm 2, with bias correction; decay is multiplied by the learning rate.
 //
 //   g  = norm.scale · gradient;  m = beta1·m + (1-beta1)·g;  v = beta2·v + (1-beta2)·g²
 //   master -= learning_rate · ( (m/correction1) / (sqrt(v/correction2) + epsilon)
@@ -48,9 +46,8 @@ TRIREME_OPERATION(Adamw);
 void run(std::span<const Adamw> ranges, device::Stream& stream);
 
 namespace cuda {
-/// Ranges in one launch.
 inline constexpr std::size_t most_adamw_ranges = 30;
-/// Not more than that.
+/// In one launch. Requires: at most most_adamw_ranges.
 template <class T>
 void run(const Queue& queue, std::span<const Adamw> ranges);
 }  // namespace cuda

@@ -27,7 +27,6 @@ struct MomentRounding {
   }
 };
 
-/// Of the views' element `element`.
 TRIREME_HOST_DEVICE inline std::uint32_t moment_word(const MomentRounding& rounding,
                                                      std::int64_t element) {
   const Words4 words = philox(rounding.key, rounding.counter(element), rounding.step);

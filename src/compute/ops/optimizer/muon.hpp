@@ -7,10 +7,9 @@
 //   MuonUpdate       master -= learning_rate · (direction + weight_decay·master)
 //                    parameter = master, rounded to the parameter's dtype
 //
-// If norm.finite is 0 when the operation runs, nothing is written.
-// Source: Jordan et al., "Muon: an optimizer for hidden layers in neural networks", 2024, with the
-// momentum as a mean; the decay of Liu et al., "Muon is scalable for LLM training", arXiv
-// 2502.16982, section 2.2.
+// If norm.finite is 0 when the operation runs, nothing is written. Source: Jordan et al., "Muon: an
+// optimizer for hidden layers in neural networks", 2024, with the momentum as a mean; the decay of
+// Liu et al., "Muon is scalable for LLM training", arXiv 2502.16982, section 2.2.
 #pragma once
 
 #include "ops/operation.hpp"

@@ -2,7 +2,6 @@
 // A sum whose bits depend on the set of terms only: not on their order, not on who added which, not
 // on how the sums of parts were merged (docs/design/training.md, "Exact sums"). Terms are fp64,
 // which holds squares of fp32 values exactly (24 + 24 <= 53 bits).
-//
 // 1. NaN and infinities are counted, not binned; value() is NaN or infinite accordingly.
 // 2. A plain array of 64-bit integers, so that ranks merge with an integer sum: on a stream
 //    (Communicator::all_reduce of what store() wrote), or on the host (World::sum).
@@ -38,11 +37,10 @@ class OrderFreeSum {
   std::int64_t pending_ = 0;  // additions since the last normalize
 };
 
-/// An OrderFreeSum to which streams of a device add, one stream at a time. On a GPU the words are
-/// in device memory, and fetch() copies them to the host.
+/// An OrderFreeSum, initially 0, to which streams of a device add, one stream at a time. On a GPU
+/// the words are in device memory, and fetch() copies them to the host.
 class StreamSum {
  public:
-  /// Zero.
   explicit StreamSum(device::Device& device);
   StreamSum(const StreamSum&) = delete;
   StreamSum& operator=(const StreamSum&) = delete;

@@ -5,7 +5,6 @@
 // A double is an integer multiple of 2^-1074 with at most 53 significant bits, so it is within
 // three bins of 32 bits, and adding it is three integer additions. Integer addition is associative:
 // the sum does not depend on the order, on threads or on ranks.
-//
 // 1. A word grows by less than 2^32 with each term, and has 63 bits: 2^31 terms may be added
 //    between two calls of carry_words().
 // 2. Words of several ranks are added as 64-bit integers, once carry_words() has made room in each.
@@ -38,14 +37,12 @@ TRIREME_HOST_DEVICE inline void carry_words(std::int64_t* words) {
   }
 }
 
-/// The highest set bit's position plus one.
 TRIREME_HOST_DEVICE inline int bit_width(unsigned __int128 value) {
   int width = 0;
   for (; value != 0; value >>= 1U) ++width;
   return width;
 }
 
-/// The exact sum, rounded to nearest even.
 TRIREME_HOST_DEVICE inline double value_of_words(const std::int64_t* from) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
   if (from[nan_word] != 0 || (from[plus_word] != 0 && from[minus_word] != 0))

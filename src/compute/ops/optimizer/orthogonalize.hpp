@@ -10,7 +10,6 @@
 // "Muon: an optimizer for hidden layers in neural networks", 2024. polar_express: a triple for each
 // step, f = 1.01, e = 1e-6: 0.85 to 1.15. Source: Amsel et al., "The Polar Express", arXiv
 // 2505.16932; the triples are those of modded-nanogpt (safety factor 2e-2), f is nanochat's.
-//
 // 1. Sums of squares are fp64, all else is fp32. With options.products = bf16, X, A, A A and P are
 //    rounded to bf16; the operations between products still compute in fp32. Results then differ
 //    between processors by more than the last bits, as all products in bf16 do.

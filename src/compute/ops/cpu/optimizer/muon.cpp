@@ -15,7 +15,6 @@ TRIREME_CLONES void direction_kernel(float* gradient,
                                      float scale,
                                      std::int64_t count) {
   const MuonStep s = *step;
-  // Without Nesterov: the moment alone.
   const float of_gradient = s.nesterov ? s.gain : 0.0F, of_moment = s.nesterov ? s.momentum : 1.0F;
 #pragma omp simd
   for (std::int64_t i = 0; i < count; ++i) {

@@ -12,8 +12,7 @@
 //
 // The sums of a block go to C while the next block is multiplied. The tiles' stores often miss the
 // first-level cache, because A and B of a block push the sums out of it, so reading them back at
-// once would make the processor wait instead of loading the next tiles. Measured on a Xeon with
-// AMX, K = 768: 43 to 48 instead of 60 to 70 ns per 16 units of a block.
+// once would make the processor wait instead of loading the next tiles.
 #pragma once
 
 #include "ops/cpu/x86/amx_tiles.hpp"
@@ -65,8 +64,7 @@ class Prefetches {
   Lines& panel_;
 };
 
-/// The sums of a block that are not yet in C. They are stored some rows at a time, so that this can
-/// continue while the next block is multiplied.
+/// The sums of a block that are not yet in C; store() stores some rows at a time.
 class PendingSums {
  public:
   PendingSums() = default;
@@ -134,8 +132,7 @@ class PendingSums {
   std::int64_t rows_ = 0;
 };
 
-/// What a block does while its tiles are multiplied: it prefetches what follows and stores the sums
-/// of the block before it.
+/// Called once per 16 units of a block: prefetches what follows and stores sums of the last block.
 struct Meanwhile {
   Prefetches prefetches;
   PendingSums& pending;

@@ -3,8 +3,7 @@
 // threads together; then groups of C's rows, which threads take one by one; in a group, panels of B
 // by the group's rows, 32 at a time. A group's rows of A stay in the second-level cache while the
 // panels pass by, each of which is used for the whole group. With a short K it is the other way
-// round (Blocking::rows_first). The sums of a block go to C while the next block is multiplied
-// (amx_block.hpp).
+// round (Blocking::rows_first).
 #include "ops/cpu/x86/amx_matmul.hpp"
 
 #include <algorithm>
@@ -29,9 +28,7 @@ constexpr std::int64_t chunk_bytes = std::int64_t{4} << 20U, group_bytes = std::
 constexpr std::int64_t unit_bytes = sizeof(Unit);
 /// The most of C that is likely to be in the caches when it is read next.
 constexpr std::int64_t cached_bytes = std::int64_t{4} << 20U;
-
-/// The most bytes of C, or of panels, that are likely to be in the second-level cache. Without
-/// prefetches of C, small products take 0.93 of the time.
+/// The most of C, or of panels, likely to be in the second-level cache; prefetching it is a loss.
 constexpr std::int64_t near_bytes = std::int64_t{1} << 19U;
 
 std::int64_t bytes_of_c(const MatmulShape& s) {
@@ -39,7 +36,6 @@ std::int64_t bytes_of_c(const MatmulShape& s) {
 }
 
 /// The longest block of K in units. This decides bits, so it does not depend on M.
-///
 /// Sums over several blocks are read and written once per block, so blocks are usually long. The
 /// gradient of the input of an output head differs: K is the vocabulary, and there are usually 512
 /// rows, whose sums stay in the second-level cache. Shorter blocks, whose part of B stays there as
@@ -56,8 +52,7 @@ struct Blocking {
   std::int64_t group_rows = 0, groups = 0;
   std::int64_t copied_units = 0;  ///< of the rows of a group, where tiles cannot be loaded from A
   /// 32 rows of A stay in the first-level cache while all panels pass by, so that C is read and
-  /// written along its rows. The panels stay in the second-level cache. A step of the quickstart in
-  /// bf16 takes 0.98 of the time, one of recipe-gpt2-adamw 0.96 (one thread, medians in turns).
+  /// written along its rows. The panels stay in the second-level cache.
   bool rows_first = false;
 
   Blocking(const MatmulShape& s, const Depth& depth, int threads) {
@@ -76,7 +71,6 @@ struct Blocking {
   }
 };
 
-/// The units of whole tiles.
 std::int64_t tiled(const Range& range) {
   return rounded_up(range.size(), lanes);
 }

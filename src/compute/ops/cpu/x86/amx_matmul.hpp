@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix products of bf16 by our own AMX kernels. B is packed into panels of 32 columns; a block of
 // C is 32 by 32 elements in four tile registers.
-//
 // 1. The bits of an element of C depend on its row of A, its column of B, and K: not on the other
 //    rows and columns, nor on threads.
 // 2. Products are added in fp32, 32 of K at a time as the instruction adds them; denormals count as

@@ -4,7 +4,6 @@
 // fp32.
 //
 // The compiler does not track tiles: what it has stored is in memory only after `stored()`.
-//
 // 1. The kernel grants AMX to a process on request (amx_matmul.cpp, available()); without it the
 //    first tile instruction ends the process.
 // 2. Tiles are a state of the thread. They are configured by a Tiles object and released with it,
@@ -50,7 +49,6 @@ class Tiles {
   Tiles& operator=(const Tiles&) = delete;
 };
 
-/// A callback that does nothing while tiles are multiplied.
 struct Nothing {
   TRIREME_AMX_INLINE void operator()() const {}
 };

@@ -107,7 +107,6 @@ TRIREME_AVX512 inline void pack_rows(Unit* to,
   }
 }
 
-/// Sixteen numbers as fp32.
 TRIREME_AVX512_INLINE __m512 load_floats(const float* from, __mmask16 keep) {
   return _mm512_maskz_loadu_ps(keep, from);
 }
@@ -130,7 +129,6 @@ TRIREME_AVX512_INLINE void store_floats(float* to, __m512 v) {
 /// AVX-512 BF16: it rounds to bf16 in hardware, and treats numbers below 2^-126 as 0.
 inline const bool has_bf16_rounding = __builtin_cpu_supports("avx512bf16");
 
-/// Rounds to nearest even; NaN stays NaN.
 TRIREME_AVX512_INLINE __m256i to_bf16(__m512 v) {
   if (has_bf16_rounding) {
     // The intrinsic asks for callers that are compiled for AVX-512 BF16 alone.

@@ -45,8 +45,7 @@ TRIREME_AVX512 void pack_channels(Unit* to,
                                  head.time / 2);
 }
 
-/// A tile of consecutive rows: in their place, their distance may be one that puts all of
-/// them into a few sets of the first-level cache.
+/// A tile of rows: in their place, all may be mapped to a few sets of the first-level cache.
 TRIREME_AVX512 void copy_rows(Unit* to,
                               const Bf16* from,
                               std::int64_t stride,
@@ -56,7 +55,6 @@ TRIREME_AVX512 void copy_rows(Unit* to,
       _mm512_storeu_si512(to + u, _mm512_loadu_si512(from + r * stride + 2 * u));
 }
 
-/// Units of a packed operand of [time, channels].
 std::int64_t units_of(const AttentionHead& head) {
   return head.time * head.channels / 2;
 }
@@ -155,7 +153,6 @@ struct Shared {
   bool first, last;  ///< the first head begins the sums, the last one stores them
 };
 
-/// One query head.
 template <class Products>
 TRIREME_AVX512 void backward(const Gradient& g,
                              const Shared& shared,
@@ -224,7 +221,6 @@ TRIREME_AVX512 void backward(const Gradient& g,
   avx512::store_rows(g.dqkv, head.qkv_stride, dq, head.time, head, head.scale);
 }
 
-/// The query heads that share the keys of the first one.
 template <class Products>
 void backward_group(const Gradient& g,
                     const AttentionHead& first,

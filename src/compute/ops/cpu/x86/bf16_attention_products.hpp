@@ -10,7 +10,6 @@
 //
 // A sum runs over channels or positions in order, whatever the neighbouring rows. Calls of one
 // thread are within a Scope; what they read was stored before stored().
-//
 // 1. Both classes have the same members, and the kernel is a template over them: AMX is taken where
 //    available() of AmxProducts holds.
 // 2. Part::lower and Part::upper cut rows or positions that are zero by causality or by the window,
@@ -33,8 +32,7 @@ namespace trireme::ops::cpu::bf16_attention {
 
 using avx512::panel_columns;
 
-/// By tiles of AMX: blocks of 32 x 32. The tile registers are configured for as long as a Scope
-/// lives, once per thread and call.
+/// By tiles of AMX: blocks of 32 x 32. A Scope configures the tiles, once per thread and call.
 struct AmxProducts {
   using Scope = amx::Tiles;
   static bool available() { return amx::available(); }

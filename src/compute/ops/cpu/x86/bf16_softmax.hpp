@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What attention in bf16 does between its products, of a tile of 64 queries by 64 keys: scores in
 // fp32 become probabilities in bf16, forward and backward. Sums and maxima stay fp32.
-//
 // 1. Exponents are to base 2, so that a score takes one fused multiply-add on its way to 2^x: the
 //    factor is scale * log2(e), and maxima are in the same units.
 // 2. Hidden keys (Seen, bf16_tile.hpp) become zero; their scores count for nothing, so the products
-//    need not have computed them. Tiles that hide nothing are computed without masks, with the same
-//    bits.
-// 3. A row's bits do not depend on the neighbouring rows: sums over its 64 keys are added up in one
-//    order.
+//    need not have computed them. Tiles that hide nothing use no masks and give the same bits.
+// 3. A row's bits do not depend on other rows: the sums over its 64 keys have one order.
 #pragma once
 
 #include <array>
@@ -136,7 +133,6 @@ TRIREME_AVX512 inline void softmax(Bf16* to,
   }
 }
 
-/// The log of the sum of exponentials of a row.
 inline float log_sum_of(float maximum, float total) {
   return (maximum + std::log2(total)) * ln_2;
 }

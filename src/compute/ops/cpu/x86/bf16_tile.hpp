@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A tile of attention in bf16, 64 queries by 64 keys: which of its keys each query sees, and which
 // blocks of it the products (bf16_attention_products.hpp) can leave out.
-//
-// 1. A query sees a run of keys that ends on the diagonal at its own position, and elsewhere with
-//    the tile.
+// 1. A query sees a run of keys. It ends with the query on the diagonal, else with the tile.
 // 2. What is hidden is exactly zero in P and dS, so a tile that is left out and a tile whose keys
 //    are all hidden give the same bits.
 #pragma once
