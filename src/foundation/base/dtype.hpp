@@ -23,7 +23,6 @@ struct DTypeFacts {
 inline constexpr DTypeFacts dtype_facts[] = {{"fp32", 4},  {"bf16", 2},  {"fp64", 8},
                                              {"int32", 4}, {"uint8", 1}, {"int64", 8}};
 
-/// Size of one element in bytes.
 constexpr std::size_t size_bytes(DType dtype) {
   return dtype_facts[static_cast<std::size_t>(dtype)].bytes;
 }

@@ -36,7 +36,6 @@ TRIREME_HOST_DEVICE constexpr std::uint64_t element_hash(std::uint64_t index, st
 /// Sum of element_hash(begin + i, bits of data[i]) modulo 2^64. Host memory.
 std::uint64_t hash_elements(ConstView data, std::int64_t begin);
 
-/// XXH64.
 std::uint64_t hash_bytes(std::string_view bytes, std::uint64_t seed = 0);
 
 }  // namespace trireme

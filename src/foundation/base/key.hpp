@@ -108,7 +108,6 @@ constexpr const char* word(E value) {
   return "?";
 }
 
-/// The enumerator with this spelling, if there is one.
 template <NamedEnum E>
 constexpr std::optional<E> value_named(std::string_view spelling) {
   for (const auto& [value, text] : EnumNames<E>::table)
@@ -150,8 +149,7 @@ struct WordsOrBytes {
   bool operator==(const WordsOrBytes&) const = default;
 };
 
-/// Type of the range bounds of a key: its number type. Strings, lists, bools and enums have no
-/// bounds.
+/// Type of the range bounds of a key. Strings, lists, bools and enums have no bounds.
 template <class T>
 struct BoundOf {
   using type = T;

@@ -3,8 +3,7 @@
 // terminal and, once the run directory is known, to a log file; the other ranks write warnings and
 // errors only. Thread-safe.
 //
-// The terminal never makes a run wait (base/line_output.hpp), and it gets no control characters:
-// names and paths that hold some are shown with \xNN in their place.
+// The terminal never makes a run wait (base/line_output.hpp). Control characters appear as \xNN.
 #pragma once
 
 #include <cstdio>

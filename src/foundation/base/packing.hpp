@@ -12,9 +12,8 @@
 //       auto fields() { return std::tie(path, begin); }
 //     };
 //
-// A free function fields(STRUCT&) in the struct's namespace is also accepted.
-//
-// Reading more than was packed is a ContractError.
+// A free function fields(STRUCT&) in the struct's namespace is also accepted. Reading more than was
+// packed is a ContractError.
 #pragma once
 
 #include <algorithm>
@@ -36,7 +35,6 @@ auto fields(T& value) -> decltype(value.fields()) {
 
 namespace detail {
 
-/// Appends bytes.
 struct Packer {
   static constexpr bool packs = true;
   std::string bytes;

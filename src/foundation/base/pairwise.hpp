@@ -16,7 +16,6 @@
 
 namespace trireme {
 
-/// Number of terms in the first half.
 template <class Count>
 constexpr Count first_half(Count count) {
   return (count + 1) / 2;

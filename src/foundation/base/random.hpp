@@ -32,8 +32,7 @@ struct RandomKey {
   std::uint32_t low = 0;
   std::uint32_t high = 0;
 
-  /// A key from the run's seed. The purpose goes into the high word, folded with the upper half of
-  /// the seed.
+  /// A key from the run's seed.
   TRIREME_HOST_DEVICE static constexpr RandomKey of(std::uint64_t seed, Draw draw) {
     return {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32U) ^
                                                   (static_cast<std::uint32_t>(draw) * 0x9E3779B9U)};

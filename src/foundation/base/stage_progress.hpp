@@ -5,8 +5,7 @@
 // 1. A stage begins with the first report() that names it and ends with the first one for another
 //    stage. Work done before its first report does not count for the speed.
 // 2. Nothing is printed for a finished stage.
-//
-// Not thread-safe.
+// 3. Not thread-safe.
 #pragma once
 
 #include <chrono>

@@ -36,8 +36,7 @@ class Streamed {
  private:
   std::string waiting_;
 };
-/// Length in bytes of a UTF-8 character that begins with this byte; 1 for a byte that cannot begin
-/// one.
+/// Length in bytes of a UTF-8 character that begins with this byte; 1 if none begins with it.
 std::size_t promised_bytes(char lead);
 /// Length in bytes of the first character of `text`: 2 to 4 for a valid UTF-8 sequence, 1 for ASCII
 /// and for an invalid byte. Requires: `text` is not empty.

@@ -55,8 +55,7 @@ class Event {
   [[nodiscard]] virtual bool reached() const = 0;
   /// Blocks the host until the latest record is reached. Rethrows the failure of its stream.
   virtual void wait() const = 0;
-  /// Time at which it was reached, in seconds of the host's steady clock. Requires: recorded,
-  /// reached().
+  /// When it was reached, in seconds of the host's steady clock. Requires: recorded, reached().
   [[nodiscard]] virtual double seconds() const = 0;
 };
 
@@ -111,8 +110,7 @@ class Device : public MemorySource {
     return allocate(bytes, what);
   }
 
-  /// Records a remark for the run's log, such as a fallback of an operation; each text once. Any
-  /// thread.
+  /// Records a remark for the run's log, such as a fallback, each text once. Any thread.
   void note(std::string text);
   /// The remarks since the last call.
   std::vector<std::string> take_notes();
@@ -134,8 +132,7 @@ class Device : public MemorySource {
 /// not use it. Source: CUDA programming guide, "Lazy Loading", "Concurrent Execution".
 void load_kernels_eagerly();
 
-/// The CPU of this process. `threads`: number of OpenMP threads of operations, including the
-/// caller.
+/// `threads`: number of OpenMP threads of an operation, including the caller.
 std::unique_ptr<Device> make_cpu_device(int threads);
 
 /// The number of GPUs that this process may use, and why there is none.
@@ -146,9 +143,8 @@ struct CudaCensus {
 /// Never throws: a machine without a driver has no GPU.
 CudaCensus count_cuda_devices();
 
-/// The link from one GPU to another, both visible to this process; as CUDA reports it, not
-/// measured. Source: CUDA's runtime API, section "Peer Device Memory Access" and enum
-/// cudaDeviceP2PAttr.
+/// The link from one GPU of this process to another, as CUDA reports it, not measured. Source:
+/// CUDA's runtime API, "Peer Device Memory Access" and cudaDeviceP2PAttr.
 struct GpuLink {
   std::string from, to;         ///< UUIDs
   bool peer_access = false;     ///< `from` can map memory of `to`

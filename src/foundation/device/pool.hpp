@@ -2,8 +2,8 @@
 // A pool of scratch memory, used by named leases.
 //
 // A lease is identified by (name, dtype), and ends when it goes out of scope. Each (name, dtype)
-// has its own block, which grows geometrically during warm-up. After freeze() growth is a bug of
-// the program.
+// has its own block, which grows geometrically during warm-up. Growth after freeze() is a
+// ContractError.
 //
 // 1. One lease per name at a time; a second one is a ContractError that names it.
 // 2. The content of a lease is undefined; with `poison` it is NaN, so that tests detect reads
@@ -72,7 +72,6 @@ class ScratchPool {
   /// `elements` of `dtype` under `name`, to be used on `stream`.
   Lease lease(std::string_view name, DType dtype, std::int64_t elements, Stream& stream);
 
-  /// From now on growth is a ContractError.
   void freeze() { frozen_ = true; }
 
   /// Allocations since construction; constant after warm-up when pooled.

@@ -63,7 +63,6 @@ struct TimeSample {
 };
 static_assert(sizeof(TimeSample) == 32);
 
-/// Summary of all samples of one name since construction, stored or dropped.
 struct SpanSummary {
   std::uint64_t count = 0;
   double total_s = 0;
@@ -103,7 +102,6 @@ class Recorder {
   /// Adds a time measured elsewhere. `begin` is in seconds of the host's steady clock.
   void add(SpanName name, std::uint32_t index, double begin, double duration);
 
-  /// Turns finished StreamSpans into samples and keeps the others.
   void harvest();
 
   /// The samples since the last clear(), in the order in which they ended or were harvested.
@@ -114,7 +112,6 @@ class Recorder {
   /// Samples dropped because the storage was full, and StreamSpans because no events were free.
   [[nodiscard]] std::uint64_t dropped() const { return dropped_; }
   [[nodiscard]] SpanSummary summary(SpanName name) const;
-  /// The anchor on the two clocks.
   [[nodiscard]] double anchor() const { return anchor_; }
   [[nodiscard]] double anchor_calendar() const { return anchor_calendar_; }
   [[nodiscard]] double now() const { return options_.clock(); }
@@ -151,7 +148,6 @@ class Recorder {
   std::vector<std::size_t> free_, open_;  ///< positions in pool_
 };
 
-/// Measures its lifetime on the host's clock.
 class Span {
  public:
   Span(Recorder& recorder, SpanName name, std::uint32_t index = 0)

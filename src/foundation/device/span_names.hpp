@@ -46,7 +46,6 @@ enum class SpanName : std::uint16_t {
   gather_ready,
 };
 
-/// A row of the table.
 struct SpanInfo {
   SpanName name;
   const char* dotted;  ///< name in files, reports and plots
@@ -95,7 +94,6 @@ inline constexpr SpanInfo span_names[] = {
 };
 inline constexpr std::size_t num_span_names = sizeof span_names / sizeof span_names[0];
 
-/// Checks that ids are positions in the table.
 constexpr bool names_are_in_order() {
   for (std::size_t i = 0; i < num_span_names; ++i)
     if (static_cast<std::size_t>(span_names[i].name) != i)

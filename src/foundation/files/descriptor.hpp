@@ -45,7 +45,6 @@ class Descriptor {
   void begin_transfer(std::int64_t offset, std::int64_t count) const noexcept;
   /// Truncates the file to `offset` bytes and continues writing there.
   void rewind(std::int64_t offset) const;
-  /// Overwrites the first bytes of the file.
   void rewrite_front(std::span<const std::byte> bytes) const;
   /// fsync, if the file system supports it.
   void sync() const;
@@ -77,7 +76,6 @@ class InputFile {
   [[nodiscard]] std::int64_t size() const { return size_; }
   /// Fills `bytes` with the file's content from `offset` on.
   void read(std::int64_t offset, std::span<std::byte> bytes) const;
-  /// Reads up to bytes.size() bytes; fewer only at the end of the file.
   [[nodiscard]] std::size_t read_some(std::int64_t offset, std::span<std::byte> bytes) const {
     return file_.read_some(offset, bytes);
   }
@@ -87,7 +85,6 @@ class InputFile {
   std::int64_t size_ = 0;
 };
 
-/// Reads a whole file.
 std::string read_whole(const std::string& path);
 
 }  // namespace trireme::files

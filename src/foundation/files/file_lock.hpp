@@ -25,7 +25,6 @@ class FileLock {
 
   /// Whether the path still refers to the file that was opened. Throws StorageError.
   [[nodiscard]] bool in_place() const { return file_.in_place(); }
-  /// Sets the file's timestamps to now, so that a purge by age does not remove it.
   void touch() const noexcept { file_.touch(); }
 
   /// Writes the line that holder() reads: "process 4711 on node07". Throws StorageError, or

@@ -12,8 +12,7 @@
 
 namespace trireme::files {
 
-/// Throws UserError if `path` exists and is not an empty directory, or if no directory can be
-/// created there.
+/// Throws UserError unless a new directory can be created at `path` (rule 1).
 void expect_new_directory(const std::string& path);
 
 class NewDirectory {
@@ -27,7 +26,6 @@ class NewDirectory {
   /// Path of the temporary directory, in use until commit().
   [[nodiscard]] const std::string& aside() const { return aside_; }
   [[nodiscard]] std::string file(const std::string& name) const { return aside_ + "/" + name; }
-  /// Writes a complete file.
   void write(const std::string& name, std::string_view bytes) const;
   /// Requires: all files in the directory are closed.
   void commit();

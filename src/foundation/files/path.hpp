@@ -7,8 +7,7 @@
 
 namespace trireme::files {
 
-/// Whether `path` exists. A dangling symbolic link counts as existing. Throws StorageError if the
-/// system cannot tell.
+/// Whether `path` exists; a dangling link does. Throws StorageError if the system cannot tell.
 bool exists(const std::string& path);
 
 /// Whether an errno value means that the path is wrong, which the user can fix: no such file, wrong

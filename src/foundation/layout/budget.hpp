@@ -53,8 +53,7 @@ struct Budget {
   /// State of the optimizer, by slot. The master slot is 0 in fp32 runs, where the parameters are
   /// the masters.
   std::vector<std::int64_t> state_bytes;
-  /// Whole matrices that this rank owns for Muon, and scratch. Filled in by the caller, as is
-  /// matrix_wire_bytes.
+  /// Whole matrices that this rank owns for Muon, and scratch.
   std::int64_t matrix_bytes = 0;
   std::int64_t snapshot_bytes = 0;  ///< state copied for a checkpoint; see snapshot_bytes()
   std::int64_t copies_bytes = 0;    ///< state copies, to continue after the loss of a rank
@@ -85,7 +84,6 @@ struct Budget {
   }
 };
 
-/// Options of a budget in addition to the plan and the slots. Gradients are fp32.
 struct BudgetOptions {
   DType parameter_dtype = DType::f32;
   Shard shard = default_shard;

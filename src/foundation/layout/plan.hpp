@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The layout of a model in memory: the position of every parameter in the flat element space, its
 // bucket, and which rank owns which part. Pure arithmetic, the same on every rank, for any number
-// of ranks, without MPI or a device. Model, reduce, optim and record take their addresses from one
-// Plan object, and `trireme plan` prints the same object.
+// of ranks, without MPI or a device. All code takes its addresses from one Plan object, which is
+// constant after construction and may be read from any thread. `trireme plan` prints it.
 //
-// Elements, not bytes: gradients (fp32), parameters (fp32 or bf16), master weights and moments
-// share the layout.
+// Positions are in elements, not bytes: gradients (fp32), parameters (fp32 or bf16), master weights
+// and moments share the layout.
 //
 // 1. Parameters are in reverse registration order, which is the order in which backward finishes
 //    them; or, for comparison, in registration order.
@@ -13,20 +13,16 @@
 // 3. A bucket closes when it holds bucket_elements or more, or, if boundaries are given, after each
 //    of these parameters and nowhere else: the rank count does not matter. A parameter marked
 //    own_bucket is alone in its bucket. With whole_groups, and without boundaries, a bucket also
-//    closes at the end of a group if the whole next group would make it larger than
-//    bucket_elements.
+//    closes at the end of a group if the whole next group does not fit into it.
 // 4. A bucket's size is padded to the granule, a multiple of the rank count, so its `ranks` shards
 //    are equal and contiguous. Only with Padding::none the next bucket may begin after a gap of
 //    fewer than 64 elements, which rule 2 requires and which belongs to no bucket.
-// 5. Rank r owns the r-th shard of every bucket; every element of a bucket has exactly one owner; a
-//    rank may own only padding.
+// 5. Rank r owns the r-th shard of every bucket. A rank may own only padding.
 // 6. With replicas the state exists once per replica, in the shards of its ranks. Everywhere else in
 //    layout/ a rank is one of a replica. Replicas of different sizes have plans with the same buckets
 //    and different shards. What a rank of each replica owns in common can be cut into one equal part
 //    per replica. Work that is done once in the run for each element (the squares of the norm,
 //    writing a checkpoint) is done by the primary replica of the bucket; the replicas alternate.
-//
-// A Plan is constant after construction and may be read from any thread.
 #pragma once
 
 #include <cstdint>
@@ -69,7 +65,6 @@ struct Options {
   ReplicaRanks replicas{};                ///< of the state; default: `ranks` are one replica
 };
 
-/// Position of one parameter.
 struct Placement {
   BucketIndex bucket{};
   std::int64_t begin = 0;     ///< in the flat element space
@@ -135,7 +130,6 @@ class Plan {
     return parameter(bucket.parameters.front()).own_bucket;
   }
 
-  /// The granule that bucket ends are padded to.
   [[nodiscard]] std::int64_t granule() const { return granule_; }
   /// Elements of the whole flat space, padding included; the end of the last bucket.
   [[nodiscard]] std::int64_t flat_elements() const;
@@ -147,14 +141,12 @@ class Plan {
   [[nodiscard]] std::int64_t padding(BucketIndex bucket) const;
   /// Elements that each rank owns: the sum of shard_elements.
   [[nodiscard]] std::int64_t owned_elements() const;
-  /// Start of `bucket`'s shard in a rank's own buffers (master, moments), which hold the shards one
-  /// after another.
+  /// Start of `bucket`'s shard in a rank's own buffers (master, moments), one shard after another.
   [[nodiscard]] std::int64_t owned_begin(BucketIndex bucket) const {
     return owned_begin_[at(bucket)];
   }
 
-  /// The parts of parameters in `rank`'s shard of `bucket`, in flat order; empty if the shard is
-  /// only padding.
+  /// The parts of parameters in `rank`'s shard of `bucket`, in flat order, without padding.
   [[nodiscard]] std::vector<Piece> find_pieces(BucketIndex bucket, int rank) const;
   /// The parts of parameters in the elements [begin, begin + elements) of `bucket`; shard_begin
   /// counts from `begin`. Without sharding a rank updates the pieces of the whole bucket.

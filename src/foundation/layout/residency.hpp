@@ -3,11 +3,7 @@
 // (Ring): docs/design/parallel.md, "Sharded parameters". Forward reads the layers
 // (Parameter::group) from the last bucket to the first, and backward from the first to the last.
 //
-// A dedicated bucket (a tied embedding, which the first and the last layer read), and every bucket
-// without resharding after forward, has its own slot. It is gathered once per update, just before a
-// layer first reads it.
-//
-// This class decides what is gathered when. The store that moves the bytes
+// Residency decides what is gathered when. The store that moves the bytes
 // (reduce/parameter_store.hpp) and the budget that counts them both use it.
 //
 // 1. The gathers depend only on the calls, so they are the same on every rank.
@@ -27,7 +23,7 @@
 
 namespace trireme::layout {
 
-/// The memory of buckets that share a few slots, one after another.
+/// The memory of buckets that share a few slots, one after another. Constant after construction.
 ///
 /// Gradients: while one bucket is written, the next one may be written as well (the backward of a
 /// norm writes the bias of the layer before it), and the previous one is being reduced; hence three
@@ -39,8 +35,6 @@ namespace trireme::layout {
 /// 2. Slots begin at multiples of 64 elements and, as buckets do, at multiples of the granule if
 ///    that is larger: shards are aligned as they are in the flat space.
 /// 3. Consecutive slot-sharing buckets have different slots, up to the number of shared slots.
-///
-/// Pure arithmetic on the plan, the same on every rank. Constant after construction.
 class Ring {
  public:
   static constexpr std::size_t gradient_slots = 3;
@@ -85,17 +79,15 @@ class Residency {
   /// Whether buckets share slots. If not, a gathered bucket stays resident until its update.
   [[nodiscard]] bool shares_slots() const { return shares_slots_; }
 
-  /// Call before these parameters are read. Returns the gathers to enqueue, in this order: the
-  /// layer's buckets, then those of the next layers. Valid until the next call.
+  /// Call before these parameters are read. Returns the gathers to enqueue, in order: the layer's
+  /// buckets, then the next layers'. All results are valid until the next call.
   std::span<const Gather> use(std::span<const ParameterIndex> parameters);
   /// Call after the owners have updated the bucket: the content of its slot is old. Returns the
-  /// gather to enqueue at once if forward reads the bucket first. Valid until the next call.
+  /// gather to enqueue at once if forward reads the bucket first.
   std::span<const Gather> update(BucketIndex bucket);
   /// Call before forward. Returns the missing gathers of the buckets that forward reads first.
-  /// Valid until the next call.
   std::span<const Gather> begin_forward();
-  /// Call before all parameters are read. Returns the missing gathers. Valid until the next call.
-  /// Requires: !shares_slots().
+  /// Call before all parameters are read. Returns the missing gathers. Requires: !shares_slots().
   std::span<const Gather> use_all();
 
  private:

@@ -2,19 +2,17 @@
 // Bulk collectives over buckets, enqueued on streams. One interface for one rank, MPI, shared
 // memory and NCCL.
 //
-// Vocabulary: a bucket's `full` view holds `size()` equal shards, rank r's shard is the r-th; all
-// collectives are in place.
-//
-// With replicas (Options::replicas), rank(), size() and shards refer to the ranks of one replica.
-// Sums are over the ranks of all replicas, unless Options::sums_inside; gathers are inside one.
+// A bucket's `full` view holds size() equal shards, and rank r's shard is the r-th. All collectives
+// are in place. With replicas (Options::replicas), rank(), size() and shards refer to the ranks of
+// one replica. Sums are over the ranks of all replicas, unless Options::sums_inside; gathers are
+// inside one.
 //
 // 1. Buckets are allocated by allocate(), so that a transport can place them where peers reach
 //    them (node-shared memory, a registered arena). allocate() is collective, and every rank
 //    requests the same sizes in the same order.
-// 2. `shards(full)` computes addresses and looks up registrations once; the result stays
-//    valid as long as the memory, and must outlive the collectives enqueued with it. A step
-//    uses only such tables ("cached shards"); calling shards() in every step is the slow
-//    alternative, for comparison.
+// 2. `shards(full)` computes addresses and looks up registrations once; the result stays valid as
+//    long as the memory, and must outlive the collectives enqueued with it. A step uses only such
+//    tables, unless cached shards are off, for comparison.
 // 3. A call enqueues its collective on `stream` and returns; all ranks enqueue the same ones in the
 //    same order. The memory must not be touched until an event recorded on the stream after the
 //    call is reached. A communicator runs one collective at a time: use one stream, or order
@@ -27,8 +25,7 @@
 //    with Reduction::tree in pairs (base/pairwise.hpp): ((g0 + g1) + (g2 + g3)) + …. These two have
 //    the same bits on every transport and placement: terms of one host are added on that host first
 //    only if the order allows it (comm/collective/routes.hpp). With Reduction::sum each transport
-//    has its own order, the same in every run: on one host, in rank order; on several, the terms of
-//    each host first, then the hosts' sums; a ring, starting after the owner.
+//    has its own order, the same in every run (docs/design/parallel.md, "Reductions").
 #pragma once
 
 #include <memory>
@@ -67,11 +64,9 @@ class Shards {
   View full;
   View own;  ///< this rank's shard inside `full`
 
-  /// A rank's shard inside `full`.
   [[nodiscard]] View of(int rank) const { return full.slice(rank * own.elements, own.elements); }
 };
 
-/// The collectives of a bucket.
 enum class Operation : std::uint8_t { reduce_scatter, all_gather, all_reduce };
 
 class Communicator {
@@ -87,12 +82,10 @@ class Communicator {
   [[nodiscard]] const std::string& note() const { return note_; }
   void set_note(std::string note) { note_ = std::move(note); }
 
-  /// Zeroed memory for buckets. Collective. Throws DeviceError or CommError naming `what` and the
-  /// bytes.
+  /// Zeroed memory for buckets. Collective. Throws DeviceError or CommError naming `what`.
   virtual device::Buffer allocate(std::size_t bytes, std::string_view what) = 0;
 
-  /// Bytes of other ranks' memory that collectives have read so far: after the first read they
-  /// count as resident memory of this process.
+  /// Bytes of other ranks' memory read so far, which count as resident memory of this process.
   [[nodiscard]] virtual std::size_t peer_bytes() const { return 0; }
 
   /// Shapes: full = [size * shard], fp32, bf16 or int64. Requires: `full` is inside one buffer from

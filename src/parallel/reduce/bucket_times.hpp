@@ -63,7 +63,6 @@ inline double seconds_of(const device::Event& event) {
   return event.seconds();
 }
 
-/// The events of one collective of a bucket.
 struct BucketEvents {
   EventPtr ready, start, end, wait_begin, wait_end;
 
@@ -71,7 +70,6 @@ struct BucketEvents {
     for (EventPtr* event : {&ready, &start, &end, &wait_begin, &wait_end})
       *event = device.make_event();
   }
-  /// Makes compute wait for the end.
   void await_on(device::Stream& compute) const {
     compute.record(*wait_begin);
     compute.wait(*end);
@@ -94,12 +92,6 @@ struct StepTimes {
   double exposed_s = 0;
 };
 
-// The gradient half of a bucket's states, and what the engine reports of buckets.
-//
-// The states of a bucket form two halves that overlap in time: the reduction belongs to this step,
-// but compute may wait for the gather in the next one. So the gradient half is a Phase here, and
-// the parameter store keeps the parameter half.
-
 /// The part of one bucket that this rank's optimizer updates.
 struct OwnedShard {
   BucketIndex bucket{};
@@ -114,7 +106,8 @@ struct NotFinite {
   std::int64_t element = 0;  ///< within the parameter
 };
 
-/// The gradient half of a bucket's states.
+/// The gradient half of a bucket's states. The parameter store keeps the other half, which overlaps
+/// in time: compute may wait for a gather in the next step.
 enum class Phase : std::uint8_t { filling, ready, reducing, shard_ready, updated };
 
 struct BucketRun {

@@ -7,9 +7,8 @@
 //
 // 1. While collectives are held (`trireme verify` and tests), push() only adds the collective to a
 //    list. It begins when compute is about to wait for it or for a later one. So code with a
-//    missing wait reads old values in every run, not only on a slow network. The order stays the
-//    same, except that a source that overtakes begins without the collectives of other sources
-//    before it. The order is the same on all ranks in either case.
+//    missing wait reads old values in every run, not only on a slow network. Only a source that
+//    overtakes begins without the collectives of other sources before it, on all ranks.
 // 2. No call allocates.
 // 3. All members are called from the host thread that enqueues on the compute stream.
 #pragma once

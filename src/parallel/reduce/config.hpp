@@ -87,7 +87,6 @@ struct ParallelConfig {
   [[nodiscard]] bool can_shard_gradients() const {
     return reduction != comm::Reduction::tree && bucket_order == layout::BucketOrder::reverse;
   }
-  /// Whether each micro-step is reduced separately.
   [[nodiscard]] bool reduces_micro_steps() const {
     return reduce_every == ReduceEvery::micro_step ||
            (reduce_every == ReduceEvery::automatic && layout::shards_gradients(shard));
@@ -109,7 +108,6 @@ void describe(V& v, CheckReplicasConfig& c) {
     {.help = "Compare them also after the first step of each start and before every checkpoint."});
 }
 
-/// The keys that apply to GPUs only.
 template <class V>
 void describe_gpu(V& v, ParallelConfig& c) {
   v("register_buffers", c.register_buffers,
@@ -135,7 +133,6 @@ void describe_gpu(V& v, ParallelConfig& c) {
      .max = 4096});
 }
 
-/// Sharding, replicas and the transport.
 template <class V>
 void describe_ranks(V& v, ParallelConfig& c) {
   v("shard", c.shard,

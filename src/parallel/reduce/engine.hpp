@@ -10,8 +10,7 @@
 // forward waits for a bucket just before it first reads from it. Every arrow that crosses streams
 // is one event (those of a gather: parameter_store.hpp):
 //
-//   ready    compute stream, after the bucket's last gradient; communication waits for it before
-//            reducing
+//  ready    compute stream, after the bucket's last gradient; the reduction waits for it
 //   end      communication stream, after the reduction; compute waits before the optimizer reads
 //
 // With reduction: tree a step has several leaves per rank (reduce/leaves.hpp): each but the last
@@ -22,11 +21,10 @@
 // overlap_gradients or overlap_parameters is off, compute waits right after each reduction or
 // gather; with both off, or with one rank, the communication stream is inline.
 //
-// 1. There is one reduction per bucket and step, in the last micro-step. A bucket that is ready
-//    before its predecessor waits for it. With reduce_every: micro_step there is one reduction per
-//    bucket and micro-step. Then every micro-step reports all its gradients ready and, unless it is
-//    the last, ends with next_micro_step(); the sums over the ranks are added up in the order of
-//    micro-steps.
+// 1. There is one reduction per bucket and step, in the last micro-step. With reduce_every:
+//    micro_step there is one per bucket and micro-step. Then every micro-step reports all its
+//    gradients ready and, unless it is the last, ends with next_micro_step(); the sums over the
+//    ranks are added up in the order of micro-steps.
 // 2. If gradients or parameters share slots of memory (layout/residency.hpp), before_write() makes
 //    compute wait until the previous bucket of the slot is reduced, and before_use() gathers the
 //    bucket if it is not in its slot, and starts to gather the next ones.
@@ -39,11 +37,9 @@
 //    reported ready, before the sum over ranks hides which rank computed them. The engine only
 //    stores the finding. The optimizer reports it when the norm is not finite.
 // 7. A step never makes the host wait for compute. Its times and findings are kept until the end of
-//    the next step, so the host can read them after the next step has begun; the functions that
-//    read them wait.
+//    the next step; the functions that read them wait.
 // 8. measure_leaves() does not change gradients: a step has the same bits with and without it.
-// 9. Compute waits once for each reduction: before the bucket's memory is written again, or before
-//    the optimizer reads.
+// 9. Compute waits once per reduction: before its memory is written again or the optimizer reads.
 // 10. All members are called from one host thread, the one that enqueues on the compute stream.
 #pragma once
 
@@ -113,22 +109,18 @@ class Engine final : private CollectiveQueue::Source {
   /// Requires: reduction: tree, whose leaves do not depend on the number of ranks; `squares`
   /// outlives the step.
   void measure_leaves(ops::StreamSum& squares);
-  /// Number of calls of begin_step(). It is the number of the current step in times() and
-  /// first_not_finite().
+  /// Number of calls of begin_step(): the number of the step in times() and first_not_finite().
   [[nodiscard]] std::int64_t steps_begun() const { return steps_begun_; }
   /// Call after the last micro-step of each leaf but the last: adds the leaf to the waiting sums
   /// (leaves.hpp) and zeroes the gradients.
   void next_leaf();
-  /// Call after every micro-step but the last, with reduce_every: micro_step: adds the reduced
-  /// gradients to the sums of earlier micro-steps, and zeroes the gradients. Requires: every
-  /// gradient was reported ready.
+  /// Call after every micro-step but the last, with reduce_every: micro_step (rule 1). Zeroes the
+  /// gradients. Requires: every gradient was reported ready.
   void next_micro_step();
-  /// Call before enqueueing the first write to this gradient in a micro-step; later calls in the
-  /// same micro-step are cheap. If gradients share slots, compute waits until the slot is free and
-  /// zeroes the bucket; otherwise nothing happens. Requires: all gradients of the previous
-  /// bucket of the slot were reported ready.
+  /// Call before enqueueing the first write to this gradient in a micro-step; later calls are
+  /// cheap. If gradients share slots, zeroes the bucket (rule 2). Requires: all gradients of the
+  /// previous bucket of the slot were reported ready.
   void before_write(ParameterIndex parameter);
-  /// Whether gradients share slots, so that before_write() has an effect.
   [[nodiscard]] bool gradients_share_slots() const { return gradients_.ring().has_value(); }
   /// Call when the last write to this gradient has been enqueued on the compute stream. The last
   /// gradient of a bucket starts the bucket's reduction.
@@ -140,10 +132,9 @@ class Engine final : private CollectiveQueue::Source {
   /// finish_reduction() was called in that step, and the host has waited for the work that was
   /// enqueued on compute until then.
   [[nodiscard]] std::optional<NotFinite> first_not_finite(std::int64_t step) const;
-  /// The shards of this rank's optimizer in layout order; call wait_for_shard() before reading a
-  /// gradient.
-  /// Update them in forward order, last bucket first, so that the first layers' parameters are
-  /// gathered first.
+  /// The shards of this rank's optimizer in layout order. Call wait_for_shard() before reading a
+  /// gradient, and update them in forward order, last bucket first, so that the first layers'
+  /// parameters are gathered first.
   [[nodiscard]] std::span<const OwnedShard> owned() const { return owned_; }
   void wait_for_shard(BucketIndex bucket);
   /// Call when the optimizer has enqueued its writes to this shard; starts the gather (sharded).
@@ -186,7 +177,6 @@ class Engine final : private CollectiveQueue::Source {
   [[nodiscard]] DType parameter_dtype() const { return parameters_.dtype(); }
   /// This rank's index in its replica; owned() has the shards of this index.
   [[nodiscard]] int rank() const { return communicator_.rank(); }
-  /// What compression of gradients keeps between steps.
   [[nodiscard]] std::vector<Carried> carried() const { return gradients_.carried(); }
   /// Zeroes the gradients, so that the caller can add errors that no carried() has to those of one
   /// rank. The first step then adds its gradients to them. Call before that step. Requires:
@@ -195,8 +185,6 @@ class Engine final : private CollectiveQueue::Source {
   /// Multiplies the errors of compression, which are in the unit of the gradients. Call between
   /// steps, when the unit changes.
   void scale_errors(float factor);
-  /// Bytes of fp32 gradients, of the rounded copy if gradient_dtype is bf16, of compression, of the
-  /// sums of micro-steps, and of the partial sums of a tree.
   [[nodiscard]] std::size_t gradient_bytes() const { return gradients_.bytes() + leaves_.bytes(); }
   [[nodiscard]] std::size_t parameter_bytes() const { return parameters_.bytes(); }
 
@@ -213,7 +201,6 @@ class Engine final : private CollectiveQueue::Source {
 
   BucketRun& run_of(BucketIndex bucket) { return buckets_[at(bucket)]; }
   [[nodiscard]] std::size_t event_set() const { return event_set_of(steps_begun_); }
-  /// Events of the bucket's latest reduction.
   BucketEvents& reduction_of(BucketIndex bucket) {
     return run_of(bucket).reductions[event_set()][run_of(bucket).reduced_round];
   }

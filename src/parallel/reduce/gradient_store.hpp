@@ -2,12 +2,10 @@
 // The memory of gradients: those that backward writes, those that are sent, and those that the
 // optimizer reads. It enqueues reductions on the communication stream.
 //
-// Backward writes fp32 gradients directly into the buckets (gradients are views of them). A
-// reduction rounds the bucket into a separate buffer if gradient_dtype is bf16, reduces it, converts
-// the result back, or leaves all of this to compression.hpp, and, if every micro-step is reduced,
-// adds it to the sums of earlier micro-steps.
-//
-// Buckets may share a few slots (docs/design/parallel.md, "Sharded gradients").
+// Gradients are fp32 views of the buckets, which may share a few slots (docs/design/parallel.md,
+// "Sharded gradients"). A reduction rounds the bucket into a separate buffer if gradient_dtype is
+// bf16, reduces it, converts the result back, or leaves all of this to compression.hpp, and, if
+// every micro-step is reduced, adds it to the sums of earlier micro-steps.
 //
 // 1. Views are valid for the lifetime of the store; views of buckets of one slot overlap.
 // 2. The rounded copy has the memory of one bucket: reductions use it one after another.
@@ -56,11 +54,9 @@ class GradientStore {
   [[nodiscard]] std::size_t bytes() const {
     return arena_.bytes() + wire_.bytes() + compression_bytes_ + sums_.bytes();
   }
-  /// What compression keeps between steps; empty without it.
   [[nodiscard]] std::vector<Carried> carried() const {
     return compression_ ? compression_->carried() : std::vector<Carried>();
   }
-
   [[nodiscard]] Compression* compression() const { return compression_.get(); }
 
   /// Computes the shards of the bucket again, as in every step without cached shards.

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int64_t least_shard_on_gpus = 1'000'000;
 /// Minimum number of buckets of a model, if buckets share slots, of which a rank holds three, and
-/// between hosts, for overlap.
+/// between hosts, for overlap. Source: docs/results/bucket_count.csv.
 constexpr std::int64_t buckets_of_a_model = 16;
 
 std::int64_t least_shard(const ParallelConfig& config, Wire wire) {
@@ -26,10 +26,8 @@ std::int64_t least_shard(const ParallelConfig& config, Wire wire) {
                                    size_bytes(dtype_of(config.gradient_dtype)));
 }
 
-/// The largest bucket that is chosen for the size of messages, if buckets share slots. Up to it a
-/// bucket of one message per rank is not larger than a rank's share of the model, so one more rank
-/// saves more in shards than it adds to slots. Beyond it memory would grow with the number of
-/// ranks.
+/// The largest bucket that is chosen for the size of messages, if buckets share slots. Beyond it
+/// one more rank adds more memory to slots than it saves in shards (docs/design/foundation.md).
 std::int64_t most_for_messages(std::int64_t all_elements, std::int64_t least_shard) {
   return static_cast<std::int64_t>(
       std::sqrt(static_cast<double>(all_elements) * static_cast<double>(least_shard)));

@@ -11,11 +11,6 @@
 // Ranks are those that share a bucket: with parallel.replicate the ranks of one replica, unless
 // parallel.reduction guarantees an order.
 //
-// Between hosts, a 16th of the model: over 1 Gbit/s, where 5.3 million parameters take 1.3 times as
-// long to send as to compute, a step takes 0.72 of one with a single bucket (with 4, 8, 24, 48 and
-// 96 buckets 0.78, 0.79, 0.73, 0.74, 0.74; docs/results/bucket_count.csv). Inside a host 16 buckets
-// take 0.98 to 1.02 of a step of 96 ms, and 1.1 of one of 17 ms.
-//
 // The choice depends only on numbers that are equal on all ranks. Bucket boundaries change no
 // result: checkpoints hold parameters, not buckets, and may be read with any other choice.
 #pragma once

@@ -37,11 +37,9 @@
 namespace trireme::reduce {
 
 /// Number of leaves that the rank with most of them adds up; 1 unless the reduction is a tree.
-/// Requires: logical_shards is a power of two and large enough that every rank has a leaf; `trireme
-/// check` reports a violation earlier.
+/// Requires: logical_shards is a power of two and large enough that every rank has a leaf.
 std::int64_t most_leaves_of_a_rank(const ParallelConfig& config, int ranks);
 
-/// Number of waiting sums needed to add `leaves` leaves: log2(leaves).
 int num_waiting_sums(std::int64_t leaves);
 
 class Leaves {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The parameters that forward and backward read, in the run's dtype: a view of each, and the
 // gathers that distribute the shards after their owners have updated them (docs/design/parallel.md,
-// "Sharded parameters"). A gather is enqueued after the writes to a shard; compute waits for it
-// just before it first reads from the bucket. Two events cross streams:
+// "Sharded parameters"). Two events of a gather cross streams:
 //
 //   updated  compute stream, after the writes and, if buckets share slots, after the last reads of
 //            the slot; communication waits for it before gathering
@@ -74,7 +73,6 @@ class ParameterStore final : private CollectiveQueue::Source {
   /// Compute waits for all gathers that have been enqueued.
   void await_gathers();
   [[nodiscard]] bool gathering(BucketIndex bucket) const { return buckets_[at(bucket)].gathering; }
-
   [[nodiscard]] bool gathering() const { return num_gathering_ > 0; }
   /// Appends the times of the gathers for which compute waited in the step with this number.
   /// Returns each gather once.

@@ -81,7 +81,6 @@ class PowerSgd final : public Compression {
   [[nodiscard]] View matrix(const Parameter& parameter, std::size_t leaf, View gradient) const;
   /// Memory for the term of a leaf: for the first leaf the sum itself.
   [[nodiscard]] View term(View sum, std::size_t leaf) const;
-  /// Adds the terms of all leaves in pairs.
   void add_terms(View sum, device::Stream& stream) const;
   void make_first(const Parameter& parameter, View gradient, device::Stream& stream) const;
   void make_second(const Parameter& parameter, View gradient, device::Stream& stream) const;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks that all ranks hold the same parameters. Every rank must have the same bits after each
-// gather. If a transport writes to wrong memory, or a bit flips, the ranks diverge, and the loss
-// shows it late or never.
+// Checks that all ranks hold the same parameters. If a transport writes to wrong memory, or a bit
+// flips, the ranks diverge, and the loss shows it late or never.
 //
 // A check hashes every bucket in place (ops/optimizer/reductions.hpp) and compares the hashes over
 // the ranks by one all-reduce (maximum). Parameters are hashed one by one only if hashes differ, to

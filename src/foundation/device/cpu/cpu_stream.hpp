@@ -82,7 +82,6 @@ class Event final : public device::Event {
   const std::shared_ptr<EventState> state_ = std::make_shared<EventState>();
 };
 
-/// A callable stored in place.
 class Task {
  public:
   static constexpr std::size_t capacity = 288;
@@ -133,7 +132,6 @@ class Stream final : public device::Stream {
   }
   /// For the callable that is running.
   [[nodiscard]] Workspace& workspace() { return workspace_; }
-  /// Enqueues the captured tasks.
   void launch(const std::vector<Task>& tasks);
 
  private:

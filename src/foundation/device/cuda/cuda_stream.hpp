@@ -46,7 +46,6 @@ class Clock {
   Clock& operator=(const Clock&) = delete;
 
   [[nodiscard]] std::shared_ptr<const Anchor> anchor() const;
-  /// Measures a new anchor if the current one is old.
   void renew_when_old();
 
  private:

@@ -19,7 +19,6 @@ struct LaunchShape {
   dim3 blocks, threads;
 };
 
-/// Checks the status of a launch on `stream`.
 void check_launch(cudaError_t status, const char* name, RawStream stream);
 
 template <class... Parameters, class... Arguments>

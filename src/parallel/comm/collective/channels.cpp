@@ -10,8 +10,7 @@
 namespace trireme::comm {
 namespace {
 
-/// Active chunks per direction, shared by the peers. Source: as for a ring
-/// (comm/collective/ring.cpp).
+/// Active chunks per direction, shared by the peers. Source: as for a ring (ring.cpp).
 constexpr std::size_t window = 64;
 constexpr std::size_t least_of_a_peer = 2;  // chunks
 

@@ -75,8 +75,7 @@ Exchange::Exchange(MPI_Comm comm,
 
 Exchange::Table Exchange::make_table(Routes routes, DType dtype, std::size_t chunk_bytes) {
   Table table;
-  // All messages of a block's chunk together have about 4 * chunk_bytes, for any number of
-  // messages.
+  // All messages of a block's chunk together have about 4 * chunk_bytes, however many there are.
   const std::size_t bytes =
       std::min(chunk_bytes, std::max(4 * chunk_bytes / routes.fan / 64 * 64, smallest_chunk_bytes));
   table.chunk_elements =

@@ -14,8 +14,7 @@ namespace {
 
 constexpr int ring_tag = 11;
 
-/// Bytes of scratch, and of active messages, per direction. Source: 4 MiB use 95 % of a 2 Gbit/s
-/// link.
+/// Bytes of scratch and active messages per direction. Source: 4 MiB use 95 % of a 2 Gbit/s link.
 constexpr std::size_t window_bytes = std::size_t{4} << 20U;
 constexpr std::size_t least_window = 8;
 constexpr std::size_t largest_window = 64;

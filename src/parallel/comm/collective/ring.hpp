@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reduce-scatter and all-gather around a ring of non-blocking messages, chunked and pipelined.
+// Reduce-scatter and all-gather around a ring of non-blocking messages, chunked and pipelined. Open
+// MPI 4.1.4's own reduce-scatter reduces to rank 0 first and makes no progress between calls.
 //
 // A block is the shard that one rank of the ring owns: the shard with this rank's number in the
 // world. Both collectives take size-1 steps; in each, every rank sends one block to its right
@@ -16,9 +17,6 @@
 // 3. Scratch is allocated at construction; a collective allocates nothing.
 // 4. Terms are added in the order of the ring, starting after the owner: the same bits in every
 //    run, but not in rank order. fp32 only, because partial sums are sent.
-//
-// Source: Open MPI 4.1.4's own reduce-scatter reduces to rank 0 first and makes no progress
-// between calls; `trireme bench reduce` shows both.
 #pragma once
 
 #include <cstdint>

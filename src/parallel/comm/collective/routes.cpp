@@ -60,7 +60,6 @@ struct Term {
   [[nodiscard]] bool alone() const { return end - begin == 1; }
 };
 
-/// The terms of an expression, in order.
 std::vector<Term> terms_of(const Postfix& all, const Hosts& hosts) {
   std::vector<Term> stack, terms;
   const auto keep = [&](const Term& part) {

@@ -37,7 +37,6 @@ struct Message {
   View at;
 };
 
-/// Messages that are sent together.
 struct MessageGroup {
   std::vector<Message> outgoing, incoming;
 };

@@ -20,7 +20,6 @@
 
 namespace trireme::comm {
 
-/// Throws CommError unless `code` is MPI_SUCCESS.
 void check_mpi(int code,
                const char* statement,
                const char* file = __builtin_FILE(),

@@ -29,9 +29,8 @@ class MpiWorld final : public World {
   /// A part of `whole`: the ranks with the same `number`, in the same order. Collective over
   /// `whole`, which must outlive the part. Every rank must create the same number of parts, since
   /// each uses a lane of the watchdog of `whole`. So errors name ranks of `whole`, and ranks that
-  /// wait indirectly for a missing rank name it as well.
-  /// With `own_lanes`, whose numbers may then differ between parts, errors name no rank of another
-  /// part.
+  /// wait indirectly for a missing rank name it as well. With `own_lanes`, whose numbers may then
+  /// differ between parts, errors name no rank of another part.
   MpiWorld(MpiWorld& whole, int number, bool own_lanes = false);
 
   [[nodiscard]] int rank() const override { return rank_; }

@@ -2,9 +2,8 @@
 // The hosts on which the ranks run and the CPUs that they may use: gathered once and printed at
 // start. `transport: auto` chooses by it.
 //
-// In this file a CPU is a hardware thread. A rank is bound when it may use fewer CPUs than its host
-// has. Open MPI binds each rank to one core when there are one or two
-// ranks, and all threads of a rank then share that core; hence the warnings.
+// A CPU is a hardware thread. A rank is bound when it may use fewer CPUs than its host has. Open
+// MPI binds each of one or two ranks to one core, which its threads then share; hence the warnings.
 #pragma once
 
 #include <string>

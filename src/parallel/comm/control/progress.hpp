@@ -7,21 +7,17 @@
 // thread sleeps, each time longer than before, up to a limit. After the next completed message it
 // spins again. It never calls sched_yield(): Linux 6.18 charges a whole time slice for every yield,
 // and a thread that has yielded a hundred times is not scheduled for a quarter of a second on a
-// core with a compute thread. Source: two hosts, 2 Gbit/s, input of tests/network/measure.py: with
-// yields a third of the communication was exposed, without them a sixteenth.
+// core with a compute thread.
 //
 // On a slow link (1 Gbit/s delivers a message of 60 KB per 500 us) spinning only takes processor
 // time from the compute threads. So the object estimates the usual wait between two messages of a
 // collective; while the estimate is long, it sleeps that long without spinning first. The wait for
-// the first message is excluded: that one is for the slowest rank. Source: two hosts, 1 Gbit/s,
-// input of tests/network/measure.py: half of the processor time, and 0.93 of the time of a step.
+// the first message is excluded: that one is for the slowest rank.
 //
-// When no message has completed for the deadline, the waiting thread asks the watchdog
-// (comm/control/watchdog.hpp), which throws a CommError naming the missing ranks, or lets the wait
-// continue.
+// When no message has completed for the deadline, the watchdog (comm/control/watchdog.hpp) throws a
+// CommError that names the missing ranks, or lets the wait continue.
 //
-// 1. One collective at a time per object, from any thread; two at the same time are a
-//    ContractError.
+// 1. One collective at a time per object, from any thread; a second one is a ContractError.
 // 2. While messages complete, no clock is read and nothing is sent.
 // 3. Time in which this process was stopped (SIGSTOP, a suspended job) does not count.
 #pragma once
@@ -50,7 +46,6 @@ class UsualWait {
   bool sleeps_at_once_ = false;
 };
 
-/// Spins first, then sleeps for a growing time.
 class Backoff {
  public:
   using Clock = std::chrono::steady_clock;

@@ -13,9 +13,8 @@
 
 namespace trireme::comm {
 
-/// The timer of MPI_Init. Destroy it when that has returned. It ends the process after 600 s,
-/// because a large job may need minutes to start, or the number of seconds in
-/// TRIREME_START_DEADLINE.
+/// The timer of MPI_Init. Destroy it when that has returned. Ends the process after 600 s, as large
+/// jobs may start slowly, or after the number of seconds in TRIREME_START_DEADLINE.
 [[nodiscard]] std::jthread init_timer();
 
 /// The timer of the first exchange. Destroy it when the exchange has ended. It ends after 60 s, or

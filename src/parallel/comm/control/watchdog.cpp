@@ -24,11 +24,9 @@ using Clock = std::chrono::steady_clock;
 constexpr int question_tag = 1;
 constexpr int answer_tag = 2;
 constexpr std::int64_t lanes_of_a_part = std::int64_t{1} << 32U;
-/// Time between two polls of a responder for questions. Twenty polls a second have no measurable
-/// cost.
+/// Time between two polls of a responder for questions. Twenty a second have no measurable cost.
 constexpr std::chrono::milliseconds between_looks{50};
-/// The watchdog waits for answers for this share of the deadline, but at least for
-/// shortest_answer_time.
+/// Share of the deadline that the watchdog waits for answers; at least shortest_answer_time.
 constexpr double share_of_deadline = 0.1;
 constexpr std::chrono::duration<double> shortest_answer_time{5};
 constexpr std::chrono::milliseconds between_answers{1};

@@ -62,7 +62,6 @@ class Watchdog {
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  /// Rank of this process in `parent`.
   [[nodiscard]] int rank() const { return rank_; }
   /// The ranks that have ended, as far as this rank knows: "rank 2 on north".
   [[nodiscard]] std::string lost_text() const;

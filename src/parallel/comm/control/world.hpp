@@ -77,8 +77,7 @@ class World {
   virtual void expect_no_loss() {}
   [[noreturn]] virtual void abort(ExitCode code) noexcept = 0;
 
-  /// Sets the deadline, in seconds, of this world and of the communicators created in it. The
-  /// default is default_deadline_s.
+  /// The deadline, in seconds, of this world and of the communicators created in it.
   virtual void set_deadline(double /*deadline_s*/) {}
   [[nodiscard]] virtual double deadline_s() const { return default_deadline_s; }
 

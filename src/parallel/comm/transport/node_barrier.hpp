@@ -31,7 +31,6 @@ class NodeBarrier {
   void arrive();
   /// Waits until that rank has arrived at the point that this rank arrived at last.
   void wait_for(int local_rank);
-  /// arrive(), then waits for all ranks.
   void arrive_and_wait();
 
  private:

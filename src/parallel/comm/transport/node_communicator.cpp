@@ -13,8 +13,7 @@
 //
 // Between hosts, fp32 sums with Reduction::sum use rings if every host has the same number of
 // ranks; all other sums use comm/collective/exchange.hpp. Every host sends each shard, or its part
-// of each shard's sum, once. A guaranteed order may need more messages
-// (comm/collective/routes.hpp).
+// of each shard's sum, once. A guaranteed order may need more messages (routes.hpp).
 //
 // The last barrier keeps a rank from overwriting its bucket while a peer still reads it.
 #include <algorithm>
@@ -42,8 +41,7 @@ constexpr int gather_tag = 13;
 
 /// The communicators of a grid of ranks: a row per host, whose ranks share memory, and, if every
 /// host has the same number of ranks, a column per local rank, whose ranks communicate over the
-/// network in a ring. Ranks may be distributed to hosts in any order. With Transport::mpi every rank
-/// is a host.
+/// network in a ring. Ranks may be distributed to hosts in any order.
 struct NodeGrid {
   OwnedComm node;    ///< the ranks of this host, ascending
   OwnedComm column;  ///< by host number; null if hosts have different numbers of ranks
@@ -264,9 +262,8 @@ class NodeCommunicator final : public Communicator {
     ring_.reduce_scatter(s.full, s.own.elements);
   }
 
-  /// Small exact sums over all ranks, for the norm and the loss of a step, which MPI may add in any
-  /// order. MPI works on a copy, because after a timeout the collective is still active, and may
-  /// receive a late rank's message.
+  /// Exact sums over all ranks, for the norm and the loss of a step. MPI works on a copy, because
+  /// after a timeout the collective is still active, and may receive a late rank's message.
   void sum_integers(View values) {
     auto* at = values.as<std::int64_t>();
     integers_.assign(at, at + values.elements);
