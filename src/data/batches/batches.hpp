@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The number of samples of each step, and the samples that a rank computes in each micro-step. Pure
-// arithmetic.
+// Arithmetic: the number of samples of each step, and a rank's samples in each micro-step.
 //
 // 1. The size of a step's global batch is a function of the step alone. Samples are used in the
 //    order of their indices. So a run whose batch grows sees the same samples in the same order as
@@ -96,8 +95,7 @@ class Skips {
   [[nodiscard]] std::int64_t count(std::int64_t end) const;
   /// Whether both skip the same samples in [0, end).
   [[nodiscard]] bool same_before(std::int64_t end, const Skips& other) const;
-  /// The sample after the last of `count` samples that are used from sample `first` on; `first`
-  /// for none.
+  /// The sample after the last of `count` samples used from sample `first` on; `first` for none.
   [[nodiscard]] std::int64_t after(std::int64_t first, std::int64_t count) const;
 
  private:
@@ -170,8 +168,7 @@ struct Batches {
   }
 };
 
-/// A sentence if some ranks have fewer sequences than others, with sizes of the batch that divide;
-/// else "".
+/// If some ranks have fewer sequences than others, a sentence with sizes that divide; else "".
 std::string uneven_text(const Batches& batches);
 
 }  // namespace trireme::batches

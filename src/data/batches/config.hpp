@@ -57,7 +57,6 @@ struct DataConfig {
   std::vector<std::string> skip;
   Or<std::string> cache;
 
-  /// The word of the deck for the tokenizer that needs no file.
   [[nodiscard]] bool in_bytes() const { return tokenizer == "bytes"; }
   /// Whether any source is text, which is encoded into a cache.
   [[nodiscard]] bool has_text() const {

@@ -157,15 +157,13 @@ struct Sources {
   std::optional<Stream> validation;
 };
 
-/// Where training ends and validation begins, in tokens: the validation part is the fraction,
-/// rounded to the nearest token.
+/// Where validation begins, in tokens; the validation part is rounded to the nearest token.
 std::int64_t validation_begin(std::int64_t num_tokens, double validation_fraction);
 
-/// Training data of one source or of a mixture. Without `validation`, one source gives its
-/// fraction of its tokens to it. Throws UserError with everything that does not meet
-/// `requirements`: a training part shorter than one global batch, parts and validation data shorter
-/// than one sequence, weights that give a part no place, a vocabulary that does not hold the
-/// tokens.
+/// Training data of one source or of a mixture. Without `validation`, one source gives its fraction
+/// of its tokens to it. Throws UserError with everything that does not meet `requirements`: a
+/// training part shorter than one global batch, parts and validation data shorter than one
+/// sequence, weights that give a part no place, a vocabulary that does not hold the tokens.
 Split split(const std::vector<Stream>& train,
             const std::optional<Stream>& validation,
             const DataRequirements& requirements);

@@ -26,7 +26,6 @@ constexpr std::size_t choice_header_bytes = 1024, number_bytes = 2;
 constexpr std::int32_t choice_magic = 20240522, choice_version = 1;
 constexpr std::uint16_t start = 65535;
 
-/// What is wrong with one question.
 struct Wrong {
   std::string text;
 };

@@ -25,16 +25,11 @@ namespace trireme::batches {
 
 struct Setup {
   DataConfig config;
-  /// Where `data.cache: auto` puts cache files.
-  std::string default_cache_directory;
-  /// run.seed; only synthetic tokens depend on it.
-  std::uint64_t seed = 0;
-  /// model.vocabulary: tokens at or above it are findings.
-  std::int64_t vocabulary = 0;
-  /// model.context, for `data.rows: documents`.
-  std::int64_t context = 0;
-  /// model.document_mask: where documents begin must be in the tokens.
-  bool document_mask = false;
+  std::string default_cache_directory;  ///< where `data.cache: auto` puts cache files
+  std::uint64_t seed = 0;               ///< run.seed; only synthetic tokens depend on it
+  std::int64_t vocabulary = 0;          ///< model.vocabulary: tokens at or above it are findings
+  std::int64_t context = 0;             ///< model.context, for `data.rows: documents`
+  bool document_mask = false;  ///< model.document_mask: tokens must show where documents begin
   /// What text is encoded with, and what made the tokens; null: bytes, and not known.
   std::shared_ptr<const text::Tokenizer> tokenizer = {};
 };

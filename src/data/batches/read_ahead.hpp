@@ -61,7 +61,6 @@ class ReadAhead {
   /// The block of micro-step `micro` of step `step`, which begins with sample `step_first`; until
   /// the next take().
   const Block& take(std::int64_t step, std::int64_t step_first, std::int64_t micro);
-  /// Blocks that may be read ahead.
   [[nodiscard]] std::size_t ahead() const { return blocks_.size() - 1; }
 
  private:
@@ -87,7 +86,6 @@ class ReadAhead {
   std::jthread thread_;  // last: it uses the other members
 };
 
-/// Bytes of text that the tokens stand for.
 std::int64_t bytes_of_tokens(std::span<const std::int32_t> tokens,
                              std::span<const std::int32_t> bytes_of);
 

@@ -10,8 +10,7 @@
 //    and on the numbers of ranks and threads.
 // 2. A file whose size has changed since it was listed is an error, never a shorter text.
 //
-// How often each piece occurs in a corpus: exact, in 64 bits, in bounded memory, on any number of
-// threads and ranks.
+// The counts are exact, in 64 bits, in bounded memory.
 //
 // Pieces fall into 256 classes by their hash. A table that has no room for another piece drops the
 // upper half of its classes with their counts and continues with the rest, whose counts stay exact.

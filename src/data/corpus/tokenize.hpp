@@ -72,8 +72,6 @@ struct Corpus {
 inline constexpr std::int64_t least_shard_bytes = std::int64_t{64} << 10U;
 inline constexpr std::int64_t most_shard_bytes = std::int64_t{1} << 30U;
 
-// A unit: ranges of text files that give one shard of each set.
-
 /// Bytes [begin, end) of a file; end -1: all of it.
 struct Range {
   std::string path;
@@ -85,8 +83,7 @@ struct Range {
 
 struct Unit {
   std::vector<Range> ranges;
-  /// The text before it does not end with a newline.
-  bool after_text = false;
+  bool after_text = false;  ///< the text before it does not end with a newline
 
   [[nodiscard]] std::int64_t bytes() const;
   auto fields() { return std::tie(ranges, after_text); }

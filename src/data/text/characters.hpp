@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Characters of a text that may be anything: their lengths, their kinds, and
-// their normalization.
+// Characters of a text that may be anything: their lengths, their kinds, and their normalization.
 //
 // 1. A well-formed UTF-8 sequence (Unicode, table 3-7: shortest form, no surrogates, at most
 //    U+10FFFF) is one character.
@@ -50,7 +49,6 @@ inline std::uint32_t code_point(const unsigned char* at, std::uint8_t bytes) {
   return code;
 }
 
-/// Appends a code point in UTF-8.
 void put_utf8(std::uint32_t code, std::string& out);
 
 /// The character at `at`, which is below `end`; never reads beyond `end`.
@@ -84,7 +82,6 @@ inline std::uint32_t next_number(std::string_view& text) {
 /// below U+0300. False says nothing.
 bool is_surely_nfc(std::string_view text);
 
-/// The text in form C.
 std::string nfc(std::string_view text);
 
 /// Whether form C of a text is that of its parts before and from this character on, whatever is

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parses JSON files of other programs with nlohmann-json, with additional limits.
 //
-// A syntax error is reported with line and column, and a wrong value with the path of its key, as in
-// "model.merges[17]". Also refused: a key that occurs twice in one object,
-// nesting deeper than 32 levels.
+// Syntax errors are reported with line and column, wrong values with the path of their key, as in
+// "model.merges[17]". A key twice in one object and nesting deeper than 32 levels are refused.
 #pragma once
 
 #include <functional>
@@ -44,8 +43,7 @@ void expect_keys(const std::string& path,
                  const Json& object,
                  std::initializer_list<std::string_view> known);
 
-/// Calls take(number, line) for each line; it returns what is wrong with one, or "". Throws UserError
-/// with the findings.
+/// Calls take(number, line), which returns what is wrong, or "". Throws UserError with findings.
 void each_line(const FileText& file, const std::function<std::string(int, std::string_view)>& take);
 
 /// A member, or null where there is none.

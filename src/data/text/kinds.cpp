@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes tokenizers of files, by their names, and of serialized text, by how it begins; and the
-// tokenizer that needs neither.
+// Makes tokenizers of files, by their names, of serialized text, by how it begins, and of bytes.
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -69,8 +68,7 @@ Vocabulary read_bin(const FileText& file) {
   return read_llmc_tokenizer(file, companion_of(file));
 }
 
-/// What tokenizer_config.json next to a file says of special tokens: the name is in itself or in an
-/// object.
+/// A special token of tokenizer_config.json: `value` is its name or an object with the name.
 std::optional<Token> token_of(const Vocabulary& vocabulary, const Json& value) {
   const Json& name = value.is_object() ? member(value, "content") : value;
   return name.is_string() && name != "" ? special_named(vocabulary, name.get<std::string>())

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Merges the tokens of one piece: which neighbouring tokens may be merged, and at which rank.
 //
-// merge() gives the same tokens for short and long pieces, by different algorithms. Up to short_piece
-// tokens it searches all neighbours for the lowest rank, without a heap and without allocating
-// memory. For longer pieces a heap holds the candidates and a list the neighbours: n log n for n
-// bytes.
+// merge() gives the same tokens for short and long pieces, by different algorithms. Up to
+// short_piece tokens it searches all neighbours for the lowest rank, without heap or allocation.
+// For longer pieces a heap holds the candidates and a list the neighbours: n log n for n bytes.
 //
 // Threads: const members are safe from several threads.
 #pragma once

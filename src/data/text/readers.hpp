@@ -2,8 +2,7 @@
 // Readers of the vocabulary files of other programs. Each reads the bytes of a file, with its path
 // for messages, and throws a UserError that names the line, offset or key of a mistake.
 //
-// A file that needs an unsupported feature is refused, naming the key, because its tokens would
-// differ.
+// A file that needs an unsupported feature is refused with its key: its tokens would differ.
 #pragma once
 
 #include <optional>

@@ -62,9 +62,8 @@ inline const Byte* after_numbers(int most, const Byte* at, const Byte* end, cons
   return at;
 }
 
-/// White space. What follows it takes its last character, unless that is its only one. With
-/// `lines` it ends with its last \r or \n, if it has one; with `end_is_one` not at the end of the
-/// text.
+/// White space. What follows it takes its last character, unless that is its only one. With `lines`
+/// it ends with its last \r or \n, if it has one; with `end_is_one` not at the end of the text.
 template <bool lines, bool end_is_one = false>
 inline const Byte* after_space(const Byte* at, const Byte* end, const Kind* kinds) {
   const Byte *last = at, *after = at, *after_line = nullptr;

@@ -53,13 +53,10 @@ class Tokenizer {
   [[nodiscard]] virtual std::vector<std::string> uncut() const { return {}; }
   /// As the second line of serialized() has it: "bytes", "bpe".
   [[nodiscard]] virtual std::string kind() const = 0;
-  /// Hash of everything that decides the tokens of documents.
   [[nodiscard]] virtual std::uint64_t hash() const = 0;
-  /// The text that tokenizer_from() reads.
   [[nodiscard]] virtual std::string serialized() const = 0;
 
-  /// Appends the tokens of `text`. A text is one document: cutting it changes the tokens around the
-  /// cut.
+  /// Appends the tokens of `text`, a whole document: a cut would change the tokens around it.
   virtual void encode(std::string_view text, std::vector<Token>& out) const = 0;
   /// The same for a part of a text that next_cut() cuts off.
   virtual void encode_rest(std::string_view text, std::vector<Token>& out) const {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A byte-pair tokenizer as plain data: the result of the readers of all file formats, and of
-// training.
+// A byte-pair tokenizer as plain data: what the readers of all file formats and training produce.
 //
 // A piece of text begins as the tokens of its bytes. As long as two neighbouring tokens may be
 // merged, the pair with the lowest rank is merged (of equal ranks the leftmost). These pairs may be
@@ -38,8 +37,7 @@ namespace trireme::text {
 
 enum class MergeRule : std::uint8_t { listed, ranked, scored };
 
-/// Where a text with `characters` gets a space that it does not have. A part is what is between
-/// added tokens.
+/// Where a text with `characters` gets an additional space. A part is text between added tokens.
 enum class SpacePrefix : std::uint8_t {
   none,
   text,        ///< before the text: SentencePiece's add_dummy_prefix
@@ -95,8 +93,7 @@ inline constexpr std::int64_t most_unused_ids = 65536;
 /// others (Source: openai/gpt-2 src/encoder.py, bytes_to_unicode).
 unsigned char byte_of_gpt2_id(int id);
 
-/// The spelling of bytes in vocab.json, merges.txt and tokenizer.json: each byte a printable
-/// character of its own.
+/// Spelling of bytes in vocab.json, merges.txt, tokenizer.json: a printable character for each.
 std::string to_alphabet(std::string_view bytes);
 /// Nothing when a character of `text` is not of that alphabet.
 std::optional<std::string> from_alphabet(std::string_view text);

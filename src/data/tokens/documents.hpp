@@ -32,9 +32,8 @@
 namespace trireme::tokens {
 
 struct TextPiece {
-  std::string_view text;  ///< until the next call
-  /// The first piece of a document.
-  bool begins_document = false;
+  std::string_view text;         ///< until the next call
+  bool begins_document = false;  ///< the first piece of a document
   std::int64_t at = 0;  ///< its first byte, or that of its line of JSON, in the text of the file
 };
 
@@ -65,7 +64,6 @@ class Documents {
   /// False at the end. Throws UserError with file and line for what is not such JSON, and for
   /// damaged compression; StorageError.
   bool next(TextPiece& piece);
-  /// Notes about the text read so far.
   [[nodiscard]] const TextNotes& notes() const { return notes_; }
 
  private:

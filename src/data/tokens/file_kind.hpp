@@ -25,8 +25,7 @@ inline constexpr std::string_view numpy_magic = "\x93NUMPY";
 /// Number of bytes at the beginning of a file that kind_of() needs.
 inline constexpr std::size_t kind_front = 512;
 
-/// The kind of a file that begins with these bytes; nullptr if it is not in the table (text is
-/// not).
+/// The kind of a file that begins with these bytes; nullptr if the table has none, as for text.
 const FileKind* kind_of(std::string_view front);
 
 /// Whether the beginning of a file is binary: more than 1 % are control characters other than

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where the rows of `data.rows: documents` begin. A row is context + 1 tokens.
 //
-// 1. A row begins with a document. If the document is longer than the row, the next row continues
-//    it.
+// 1. A row begins with a document. If that is longer than the row, the next row continues it.
 // 2. The last row of a document is filled with the documents that follow, and the next row begins
 //    with the first document after that row. Rows share at most one token.
 // 3. So every long document is used completely. Of the others, the tokens between the end of a row

@@ -23,8 +23,7 @@ Packing packing_of(const std::string& path);
 class TextInput {
  public:
   virtual ~TextInput() = default;
-  /// At most bytes.size() of them; 0 at the end only. Throws UserError for damaged compression,
-  /// StorageError.
+  /// Returns 0 at the end only. Throws UserError for damaged compression, StorageError.
   virtual std::size_t read_some(std::span<std::byte> bytes) = 0;
   /// Up to `size` bytes, fewer at the end only.
   std::string read_front(std::size_t size);

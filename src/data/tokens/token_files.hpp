@@ -42,10 +42,8 @@ inline constexpr std::int32_t llmc_magic_2 = 20240520, llmc_magic_4 = 20240801; 
 /// What is known of a stream of files, the same on all ranks.
 struct TokenFiles {
   std::vector<TokenFile> files;
-  /// Where rows begin, with `data.rows: documents`.
-  std::vector<std::int64_t> rows;
-  /// Number of end_of_text, with those of `marks`.
-  std::int64_t documents = 0;
+  std::vector<std::int64_t> rows;  ///< where rows begin, with `data.rows: documents`
+  std::int64_t documents = 0;      ///< number of end_of_text, with those of `marks`
   /// Where documents begin in front of which end_of_text is to be put, because the files state
   /// documents and have no such token.
   std::vector<std::int64_t> marks;
@@ -59,10 +57,8 @@ struct TokenFiles {
 struct TokenRequirements {
   TokenFormat format = TokenFormat::automatic;
   std::int64_t vocabulary = 0;
-  /// Not 0: the number of tokens of a row, for rows of documents.
-  std::int64_t row_context = 0;
-  /// Every document must begin with end_of_text.
-  bool marks_documents = false;
+  std::int64_t row_context = 0;  ///< not 0: the number of tokens of a row, for rows of documents
+  bool marks_documents = false;  ///< every document must begin with end_of_text
   /// What begins a document, where the files themselves have no marks.
   std::optional<std::int32_t> end_of_text = {};
   /// Of the tokenizer that the run has; 0: not known. Compared with what the manifest of

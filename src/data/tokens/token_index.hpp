@@ -87,7 +87,6 @@ struct TokenIndex {
   std::int64_t highest_at = 0;          ///< the first place where it is
 
   auto fields() { return std::tie(blocks, documents, highest, highest_at); }
-  /// Adds the index of the blocks that follow.
   void append(const TokenIndex& next);
 };
 

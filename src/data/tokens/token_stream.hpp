@@ -123,7 +123,6 @@ class MarkedTokens : public TokenStream {
   std::int32_t mark_;
 };
 
-/// Tokens in memory.
 class HeldTokens final : public TokenStream {
  public:
   /// Throws ContractError for a token that is not below `vocabulary`.

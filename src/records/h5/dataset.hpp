@@ -32,8 +32,7 @@ Attribute open_attribute(hid_t object, const std::string& name, bool texts, std:
 [[noreturn]] void refuse_list(hid_t object, const std::string& name);
 }  // namespace detail
 
-/// An owned copy of the HDF5 type for T or `dtype` in memory. For std::string it is variable-length
-/// UTF-8.
+/// The HDF5 type for T or `dtype` in memory; for std::string it is variable-length UTF-8.
 template <class T>
 Type type_of() {
   if constexpr (std::is_same_v<T, std::string>)

@@ -23,8 +23,7 @@ File create_file(const std::string& path);
 /// Opens for reading. Throws DamagedError if the file is not HDF5, damaged, or refers to files
 /// elsewhere; otherwise StorageError.
 File open_file(const std::string& path);
-/// Closes a file from create_file(). Throws StorageError if writing failed; the destructor does not
-/// report that.
+/// Closes a file from create_file(). Throws StorageError if writing failed, unlike the destructor.
 void close(File file);
 
 /// Opens the group, and creates it if it is missing. `path` may have several components.

@@ -9,8 +9,7 @@
 //    permission, failing disk, no memory), it contains the system's message. If the file's content
 //    is inconsistent, it is a DamagedError. Only a DamagedError is a reason to abandon a file; a
 //    failed system call may succeed later.
-// 3. Owners close their id in their destructor. Write errors are reported only by close() of
-//    file.hpp.
+// 3. Owners close their id in their destructor. Only close() of file.hpp reports write errors.
 // 4. HDF5's exit handler is off: objects that are still open at exit are not written.
 #pragma once
 

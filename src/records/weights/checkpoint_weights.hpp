@@ -26,16 +26,13 @@ model::GptShape shape_from(const record::NameValues& facts, const std::string& d
 /// Facts for CheckpointFacts::more about the roles of tokens.
 record::NameValues role_facts(const Roles& roles);
 
-/// Those of `facts` that describe the origin of the initial weights, including the roles in their
-/// files. They remain with the run.
+/// Those of `facts` about the initial weights' origin and roles; they remain with the run.
 record::NameValues origin_facts(const record::NameValues& facts);
 
-/// Opens the checkpoint in `directory`, with its tokenizer. The frame of every rank file is
-/// compared with the manifest. Throws UserError.
+/// Opens a checkpoint and its tokenizer, and checks every rank file's frame. Throws UserError.
 StoredModel open_checkpoint(const std::string& directory);
 
-/// The directory of the checkpoint of `step`, or of the newest one if it is -1. Throws UserError if
-/// there is none.
+/// The directory of checkpoint `step`, or of the newest (-1). Throws UserError if there is none.
 std::string checkpoint_in(const std::string& run_directory, std::int64_t step = -1);
 
 }  // namespace trireme::weights

@@ -4,8 +4,7 @@
 // 1. Memory holds one block of a tensor, never the whole model.
 // 2. The directory is new and appears only when complete (files/new_directory.hpp). Weights of a
 //    checkpoint are compared with their content hashes; if one differs, no file is left.
-// 3. fp32 values are those of the run's master weights, bit by bit; bf16 and fp16 values are rounded
-//    to nearest even.
+// 3. fp32 values are the master weights, bit by bit; bf16 and fp16 are rounded to nearest even.
 // 4. The same checkpoint gives the same bytes.
 #pragma once
 
@@ -34,8 +33,7 @@ struct ExportRequest {
   StoredType type = StoredType::f32;  ///< f32 or bf16; in a GGUF file also f16 or q8_0
   ExportRows rows = ExportRows::model;
   std::string output;
-  /// Maximum size of a safetensors file, unless a single tensor is larger.
-  std::int64_t shard_bytes = 5'000'000'000;
+  std::int64_t shard_bytes = 5'000'000'000;  ///< at most, for a file of several tensors
 };
 
 struct Exported {

@@ -5,8 +5,7 @@
 //
 // In names, '#' stands for the number of a block.
 //
-// Sources: transformers, models/gpt2, models/llama, models/mistral, models/qwen2, models/qwen3,
-// models/nanochat; openai/gpt-2.
+// Sources: transformers, models/{gpt2,llama,mistral,qwen2,qwen3,nanochat}; openai/gpt-2.
 #pragma once
 
 #include <array>
@@ -32,8 +31,7 @@ struct NameRule {
   /// "h.#.attn.c_attn"; or several tensors whose rows are concatenated in ours: queries, keys and
   /// values, or the two halves of a gated layer.
   std::array<std::string_view, 3> theirs;
-  /// Their weight is [in, out] (Conv1D), ours [out, in].
-  bool transposed = false;
+  bool transposed = false;              ///< their weight is [in, out] (Conv1D), ours [out, in]
   HeadRows head_rows = HeadRows::ours;  ///< of queries and keys
 };
 
@@ -69,8 +67,7 @@ const Family& family_of(const model::GptShape& shape,
                         std::string_view format = "config.json of transformers",
                         std::span<const Family> among = families());
 
-/// A tensor of the file that contains one of our parameters ("h.3.attn.qkv.weight"), or part of its
-/// rows.
+/// A tensor of the file with one of our parameters ("h.3.attn.qkv.weight"), or some of its rows.
 struct TheirTensor {
   std::string name;                 ///< without the prefix: "h.3.attn.c_attn.weight"
   bool transposed = false;          ///< stored as [in, out]

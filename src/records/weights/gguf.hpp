@@ -5,8 +5,7 @@
 //
 // 1. Norms, biases and position embeddings are always fp32, as llama.cpp expects. A matrix whose
 //    rows cannot be divided into the blocks of Q8_0 is fp16.
-// 2. Rows of the vocabulary without a token are unused tokens, so tokens and rows have equal
-//    numbers.
+// 2. Rows of the vocabulary without a token are unused tokens: there are as many tokens as rows.
 #pragma once
 
 #include <span>
@@ -30,8 +29,7 @@ struct GgufContent {
   Roles roles = {};
   std::string tokenizer = {};              ///< text::Tokenizer::serialized(); "": no vocabulary
   std::vector<TensorOutput> tensors = {};  ///< in the order of their data, of any type
-  /// Additional keys with text values.
-  std::vector<std::pair<std::string, std::string>> facts = {};
+  std::vector<std::pair<std::string, std::string>> facts = {};  ///< additional keys with texts
 };
 /// Writes the whole file, with tensors of `model`. Throws UserError if llama.cpp has no
 /// pre-tokenizer that splits texts as the tokenizer does.

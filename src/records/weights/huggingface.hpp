@@ -31,7 +31,6 @@ StoredModel open_huggingface(const std::string& directory);
 /// value is the parameter's content hash, with which readers compare it.
 inline const std::string hash_key = "trireme.hash.";
 
-/// The content of a config.json.
 struct ConfigContent {
   model::GptShape shape = {};
   Roles roles = {};

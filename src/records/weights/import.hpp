@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Imports weights without training: writes a run directory with a checkpoint of step 0, from which
-// sampling, export and training continue as from any other checkpoint.
-//
-// A checkpoint of step 0 contains only weights: the state of any optimizer begins at zero.
+// Imports weights without training: writes a run directory with a checkpoint of step 0, which has
+// only weights. Sampling, export and training continue from it as from any other checkpoint.
 #pragma once
 
 #include <cstdint>

@@ -36,11 +36,9 @@
 
 namespace trireme::weights {
 
-/// Where the initial weights came from.
 struct Origin {
   std::string path, format;
-  /// Hash of the parameters' content hashes at the start of the run (weights_hash()).
-  std::uint64_t hash = 0;
+  std::uint64_t hash = 0;  ///< weights_hash() at the start of the run
   Roles roles = {};
 
   /// The facts for a checkpoint and the record (checkpoint_weights.hpp).

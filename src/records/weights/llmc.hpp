@@ -2,8 +2,7 @@
 // Reads and describes model files of llm.c: a header of 256 int32, then 16 tensors, each for all
 // layers, with weights as [out, in] like ours. Source: llm.c, train_gpt2.py write_model().
 //
-// The token embedding has additional rows up to a rounded vocabulary. The model never uses them,
-// and they are not read.
+// The token embedding has unused rows up to a rounded vocabulary, which are not read.
 #pragma once
 
 #include <array>
@@ -30,15 +29,13 @@ struct LlmcElement {
   layout::Parameter parameter;
   std::int64_t unused = 0;
 };
-/// The order for a token embedding of `rows` rows; 0: llmc_rows(). Requires: parts_beyond_llmc()
-/// finds none.
+/// For a token embedding of `rows` rows; 0: llmc_rows(). Requires: no parts_beyond_llmc().
 std::vector<LlmcElement> llmc_order(const model::GptShape& shape, std::int64_t rows = 0);
 
 /// Rows of the token embedding in the file.
 std::int64_t llmc_rows(std::int64_t vocabulary);
 
-/// The parts of `shape` that the format cannot express ("model.norm: rms_norm"); biases may be
-/// added, as zeros.
+/// What of `shape` the format cannot express ("model.norm: rms_norm"); absent biases become zeros.
 std::vector<std::string> parts_beyond_llmc(const model::GptShape& shape);
 LlmcHeader llmc_header(const model::GptShape& shape, StoredType type);
 

@@ -59,8 +59,7 @@ struct LoadedParameters {
   std::vector<device::Buffer> memory;
   std::vector<ConstView> views;
 };
-/// Loads every parameter completely, in one process. Throws UserError if a checkpoint does not
-/// match its hashes; StorageError.
+/// Loads all parameters in one process. Throws UserError if hashes do not match; StorageError.
 LoadedParameters load_parameters(const StoredModel& model,
                                  device::Device& device,
                                  device::Stream& stream);

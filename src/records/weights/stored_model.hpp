@@ -37,8 +37,7 @@ struct StoredTensor {
   StoredType type = StoredType::f32;
   bool transposed = false;  ///< stored as [in, out]
   std::vector<Extent> extents = {};
-  /// Sum of element_hash over its fp32 elements, if the format stores it.
-  std::optional<std::uint64_t> content_hash = {};
+  std::optional<std::uint64_t> content_hash = {};  ///< sum of element_hash of fp32 elements
 
   [[nodiscard]] std::int64_t elements() const;
   auto fields() {

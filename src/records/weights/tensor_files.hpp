@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads ranges of a stored model's parameters as fp32 in our element order. Only the bytes of those
-// ranges are read from the files.
+// Reads ranges of a stored model's parameters, and no other bytes, as fp32 in our element order.
 //
 // 1. A range of a transposed tensor is read as a strip of columns, with one read per row; a strip
 //    as wide as the tensor needs one read.
@@ -35,8 +34,7 @@ class TensorReader {
   explicit TensorReader(const StoredModel& model) : model_(model) {}
 
   /// Reads elements [begin, begin + values.elements) of `tensor`, one of the model's, into
-  /// `values`, fp32 host memory. Throws StorageError, also if a file was truncated since it was
-  /// opened.
+  /// `values`, fp32 host memory. Throws StorageError, also if a file was truncated since.
   void read(const StoredTensor& tensor, std::int64_t begin, View values);
   /// Calls take(begin, values) for the first `elements`, block by block.
   template <class Take>
@@ -84,7 +82,6 @@ struct TensorOutput {
   /// Elements of the parameter if the tensor begins with its first element; else 0.
   std::int64_t elements_of_parameter = 0;
 
-  /// The shape in the file, row-major.
   [[nodiscard]] std::vector<std::int64_t> stored_shape() const;
   [[nodiscard]] std::int64_t bytes() const { return bytes_of(type, elements + zeros); }
 };

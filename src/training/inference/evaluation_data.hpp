@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads and checks the data on which a model is evaluated: text, tokens, or questions. Rank 0
-// reads.
+// Rank 0 reads and checks the data on which a model is evaluated: text, tokens, or questions.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +22,7 @@
 
 namespace trireme::inference {
 
-/// The name of a key, such as "text", of a set.
+/// The name of a key, such as "text", of a set, in findings.
 using KeyOf = std::function<std::string(std::size_t set, const std::string& key)>;
 
 struct EvaluationData {
@@ -31,9 +30,8 @@ struct EvaluationData {
   std::vector<batches::Question> questions;
 };
 
-/// Collective; one item per set. `key_of`: names of the sets' keys in findings. `tokenizer`: null
-/// if it is not known; then no set is text. Throws UserError with the findings about all sets, and
-/// StorageError. Logs which files were left out.
+/// Collective; one item per set. `tokenizer`: null if it is not known; then no set is text. Throws
+/// UserError with the findings about all sets, and StorageError. Logs which files were left out.
 std::vector<EvaluationData> read_evaluation_data(const std::vector<session::EvaluationSet>& sets,
                                                  const KeyOf& key_of,
                                                  const model::GptShape& shape,

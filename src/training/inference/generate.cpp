@@ -75,7 +75,6 @@ void expect_valid(const NextLogits& model,
   }
 }
 
-/// A text that grows in a slot.
 struct Growing {
   std::size_t request = 0, slot = 0;
   std::vector<std::int32_t> text;  ///< the prompt, and what was drawn

@@ -22,7 +22,6 @@
 
 namespace trireme::inference {
 
-/// Names the model to load.
 struct ModelSource {
   std::string path;                  ///< what weights::open_model() reads, or a run directory
   std::optional<std::int64_t> step;  ///< of a checkpoint in a run directory; none: the newest
@@ -38,7 +37,6 @@ struct LoadedModel {
 
   [[nodiscard]] const model::GptShape& shape() const { return stored.shape; }
   [[nodiscard]] bool from_checkpoint() const { return stored.format == "checkpoint"; }
-  /// Identifies the model, for people.
   [[nodiscard]] std::string title() const;
   /// Throws UserError if there is none, or if it has tokens outside the model's vocabulary.
   [[nodiscard]] const text::Tokenizer& known_tokenizer() const;

@@ -8,9 +8,8 @@
 // lm-evaluation-harness). Of equal choices the first is the answer. A question that is longer than
 // the context loses its beginning.
 //
-// Questions are divided among the ranks (share_out.hpp). A row's losses do not depend on other rows
-// and are added in the order of the tokens, so all numbers have the same bits on any number of
-// ranks.
+// Ranks share the questions (share_out.hpp). A row's losses do not depend on other rows and are
+// added in the order of the tokens, so all numbers have the same bits on any number of ranks.
 #pragma once
 
 #include <cstdint>
@@ -26,15 +25,13 @@
 
 namespace trireme::inference {
 
-/// The number of questions that were answered correctly.
 struct Accuracy {
   std::int64_t right = 0, of = 0;
 
   [[nodiscard]] double value() const {
     return static_cast<double>(right) / static_cast<double>(of);
   }
-  /// Standard error of the mean of zeros and ones, with the sample's variance: sqrt(p (1 - p) /
-  /// (n - 1)); NaN for one question.
+  /// sqrt(p (1 - p) / (n - 1)), as of the mean of n zeros and ones; NaN for one question.
   [[nodiscard]] double standard_error() const;
 };
 

@@ -24,8 +24,7 @@
 
 namespace trireme::inference {
 
-/// Where the window of a text of `length` tokens begins: 0 up to the context, then multiples of
-/// half of it.
+/// Where the window of a text of `length` tokens begins: 0, or a multiple of half the context.
 std::int64_t window_begin(std::int64_t length, std::int64_t context);
 
 class NextLogits {

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Computes the losses of a trained model for rows of any length up to its context, and for a stream
-// of tokens.
+// Computes a model's losses for rows of any length up to its context, and for token streams.
 //
 // A row is computed in the narrowest window that holds it (width_of), by the same model with the
 // same parameters. Shorter rows are padded at the end, which does not affect the tokens before.
 //
 // 1. A row's losses depend on the row alone, not on other rows or on the number of threads. On a
 //    GPU this is true up to rounding (model/gpt.hpp).
-// 2. The model of a width is created when it is first needed, and keeps the activations of one
-//    block.
+// 2. The model of a width is created when first needed, and keeps the activations of one block.
 #pragma once
 
 #include <cstdint>
@@ -47,8 +45,7 @@ using session::Passes, session::share_out;
 
 class Scorer {
  public:
-  /// `parameters` as for Gpt::bind; device, views, hooks and stream outlive the object. `options`
-  /// as for Gpt.
+  /// `parameters` as for Gpt::bind, `options` as for Gpt. Device, views, hooks, stream outlive it.
   Scorer(device::Device& device,
          const model::GptShape& shape,
          DType dtype,

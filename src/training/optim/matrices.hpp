@@ -102,9 +102,8 @@ class Matrices final : private reduce::TransferSender {
   /// Sends the owned gradients of a round to their owners. Call for all rounds in their order
   /// before any finish(), each after its directions were enqueued. Collective.
   void send(std::size_t round);
-  /// Call before the update of the round's bucket: enqueues all work after which its matrices are
-  /// orthogonal in the memory of the owned gradients. Call for all rounds in their order.
-  /// Collective.
+  /// Collective. Call before the update of the round's bucket, for all rounds in order: enqueues
+  /// all work after which its matrices are orthogonal in the memory of the owned gradients.
   void finish(std::size_t round, device::Stream& stream);
   [[nodiscard]] std::size_t bytes() const { return owned_.bytes() + scratch_.bytes(); }
 

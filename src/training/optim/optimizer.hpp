@@ -111,9 +111,8 @@ class Optimizer {
             double gradient_scale,
             ops::StreamSum* losses = nullptr,
             LayerNorms* norms = nullptr);
-  /// Call after the last update of a step, with local steps: averages the replicas
-  /// (local_steps.hpp), and publishes the parameters. `weight`: this replica's part of the
-  /// sequences.
+  /// With local steps, call after the last update of a step: averages the replicas, and publishes
+  /// the parameters. `weight`: this replica's part of the sequences.
   void end_local_steps(double weight);
   /// Whether the device has completed the update, so that result() would not wait.
   [[nodiscard]] bool has_result(std::int64_t update) const;
@@ -135,13 +134,11 @@ class Optimizer {
   /// in exactly one piece of one rank of each replica. Otherwise each rank has all elements, and
   /// rank r writes to a checkpoint those inside plan().find_pieces(bucket, r).
   [[nodiscard]] std::span<const StatePiece> state() const { return state_; }
-  /// Call after the masters were written from outside: rounds them into the parameters and gathers
-  /// these. Collective.
+  /// Collective. Call after writing the masters: rounds them into parameters and gathers these.
   void publish_parameters();
 
   [[nodiscard]] const layout::StateSlots& slots() const { return slots_; }
-  /// What compression keeps between steps, of gradients and of local steps. The bits of later steps
-  /// depend on it.
+  /// What compression of gradients and local steps keeps between steps; later bits depend on it.
   [[nodiscard]] std::vector<reduce::Carried> carried() const;
   /// Bytes of each slot on this rank, as layout::Budget::state_bytes.
   [[nodiscard]] std::vector<std::int64_t> state_bytes() const;

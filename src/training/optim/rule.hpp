@@ -85,8 +85,7 @@ class Rule {
   std::vector<ops::Adamw> ranges_;        // of the current call
 };
 
-/// The slots of that rule, followed by those of local steps (local_steps.hpp); at most most_slots.
-/// The first is the master.
+/// The slots of that rule, then those of local steps; at most most_slots. The first is the master.
 layout::StateSlots state_slots(const OptimizerConfig& config);
 
 }  // namespace trireme::optim

@@ -22,8 +22,7 @@
 // square of the rate. Source of a decay that ends at 0: nanochat, scripts/base_train.py, with Muon.
 //
 // Muon's momentum changes linearly from momentum_start at step 1 to its final value at step
-// momentum_warmup_steps + 1. Source: Jordan et al., modded-nanogpt, 2024: 0.85 to 0.95 in 300
-// steps.
+// momentum_warmup_steps + 1 (Jordan et al., modded-nanogpt, 2024: 0.85 to 0.95 in 300 steps).
 #pragma once
 
 #include <cstdint>
@@ -41,8 +40,7 @@ double weight_decay(const OptimizerConfig& config, std::int64_t step, std::int64
 /// Requires: step >= 1.
 double momentum(const MuonConfig& config, std::int64_t step);
 
-/// The last step before the decay begins; for `constant`, the last step of the schedule. Requires:
-/// total_steps >= 1.
+/// The last step before the decay; for `constant`, of the schedule. Requires: total_steps >= 1.
 std::int64_t last_peak_step(const ScheduleConfig& schedule, std::int64_t total_steps);
 
 }  // namespace trireme::optim

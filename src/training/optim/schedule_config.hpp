@@ -14,10 +14,9 @@ enum class Schedule : std::uint8_t { constant, linear, cosine, wsd };
 /// Shape of the decay of wsd.
 enum class DecayShape : std::uint8_t { linear, one_minus_sqrt };
 
-/// The learning rate as a function of the step. Steps are counted from 1. A schedule is a fraction of
-/// the peak, which is optimizer.learning_rate or that of a parameter's group: 0 to 1 over the
-/// warm-up, then down to final_fraction at the schedule's last step, and constant after it. Formulas:
-/// schedule.hpp.
+/// A schedule is a fraction of the peak, which is optimizer.learning_rate or that of a parameter's
+/// group: 0 to 1 over the warm-up, then down to final_fraction at the schedule's last step, and
+/// constant after it. Steps are counted from 1. Formulas: schedule.hpp.
 struct ScheduleConfig {
   Schedule kind = Schedule::cosine;
   std::int64_t warmup_steps = 0;

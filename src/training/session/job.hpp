@@ -24,8 +24,7 @@
 
 namespace trireme::session {
 
-/// The sections of a deck that a run uses unchanged, as config structs. In addition a deck has the
-/// section `model`, and a run has the shape that results from it.
+/// The sections of a deck that a run uses unchanged; of `model` it uses the resulting shape.
 struct Sections {
   RunConfig run = {};
   GpuConfig gpu = {};

@@ -45,9 +45,8 @@ void expect_cpus(comm::World& world,
 std::string isolation_note(comm::World& world, int visible, const std::string& gpu);
 
 /// The CPU, or this rank's GPU: the only one that it sees, or the one whose number is its local
-/// rank. `device: auto` uses GPUs if every rank has one. Collective. Throws DeviceError if there is
-/// no GPU for a rank. `notes`, if any, receives a line if `auto` chose less than some rank
-/// supports.
+/// rank. `device: auto` uses GPUs if every rank has one. `notes`, if any, receives a line if `auto`
+/// chose less than some rank supports. Collective. Throws DeviceError if a rank has no GPU.
 std::unique_ptr<device::Device> open_device(DeviceChoice choice,
                                             int threads,
                                             comm::World& world,

@@ -6,8 +6,7 @@
 // partner's. The ranks form a ring in which partners are on different hosts, if no host has more
 // than half of the ranks. After a loss, the remaining ranks write the newest complete copy as a
 // checkpoint: each writes its own file, and that of its partner if the partner is lost. So the
-// files have the bytes of a checkpoint of that step, and resuming from it is resuming from any
-// checkpoint.
+// files have the bytes of any checkpoint of that step.
 //
 // 1. The object outlives the world, so that the copies survive it.
 // 2. Two generations are kept: the older one is complete while the newer one is being made.

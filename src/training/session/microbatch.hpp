@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The buffers of a micro-batch, allocated once. Input: tokens, targets and the number of the first
-// sample. Output: one loss per token.
+// The buffers of a micro-batch, allocated once: tokens, targets, first sample's number, losses.
 //
 // On a GPU the host fills page-locked memory, and a separate stream copies it to the GPU while
 // compute still works on the previous micro-batch; so there are two slots, used alternately. For

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The memory of one rank, computed from its deck, plan and device: `trireme plan` prints it, and a
-// limit of model.recompute applies to it. Everything that needs the plan of a run calls plan_of(), so
-// that all have the same plan. Also decides the recomputation for such a limit, from
-// data that is equal on all ranks, once, before the run allocates anything.
+// limit of model.recompute applies to it. The recomputation is decided once, before any allocation,
+// from data that is equal on all ranks. All users of a run's plan call plan_of().
 #pragma once
 
 #include <cstdint>
@@ -96,8 +95,7 @@ std::string too_little(const model::GptShape& shape,
 /// choice fits into the limit. The same on every rank.
 model::GptShape decided_shape(const Job& job, const layout::Plan& plan, const RankKind& kind);
 
-/// The job with the decision of the run in `world`, for measuring or verifying a part of it.
-/// Collective. Throws as above.
+/// Collective. The job with the decision of the run in `world`. Throws as above.
 Job decided(Job job, comm::World& world, const device::Device& device, DType dtype);
 
 }  // namespace trireme::session

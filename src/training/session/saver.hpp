@@ -86,9 +86,8 @@ class Saver {
                                      const Allow& expect_allowed = {});
   /// Collective. Sets GPT-2's initial values, a pure function of the seed.
   void initialize();
-  /// Collective. Loads the weights that run.initial_weights names; returns the facts about them for
-  /// checkpoints. Throws UserError if they do not fit the model, with a finding per key of the
-  /// deck.
+  /// Collective. Loads the weights that run.initial_weights names; returns facts about them for
+  /// checkpoints. Throws UserError with a finding per key of the deck if they do not fit the model.
   record::NameValues start_from_files(Log& log);
 
   /// Call before the first begin(). Allocates the snapshot if the run has one, and sets the
@@ -125,7 +124,6 @@ class Saver {
                                                  Log& log);
   /// The precision of the parameters, as in the deck: fp32, bf16.
   [[nodiscard]] std::string precision() const;
-  /// CheckpointFacts::more.
   [[nodiscard]] record::CheckpointFacts facts_of_step(std::int64_t step,
                                                       const record::NameValues& now) const;
   [[nodiscard]] record::Retention retention() const {
@@ -134,7 +132,6 @@ class Saver {
   void make_snapshot();
   /// Writes the weights that this rank keeps. `fill` writes the values to host memory.
   void write_masters(const std::function<void(const record::MutableSlab& slab, View values)>& fill);
-  /// The part of the state that this rank writes.
   [[nodiscard]] std::vector<record::MutableSlab> slabs_to_write() const;
   std::vector<record::Slab> owned_state();
 

@@ -28,7 +28,6 @@ constexpr double unlimited_s = std::numeric_limits<double>::infinity();
 /// A scheduler kills at the end of the job, so the record is closed and MPI has ended earlier.
 constexpr double margin_s = 5;
 constexpr std::chrono::minutes between_questions{1};
-/// A command that takes longer is killed.
 constexpr int timeout_s = 20;
 constexpr int between_looks_ms = 100;
 

@@ -21,8 +21,7 @@ struct SchedulerJob {
   std::string name;    ///< "Slurm job 12_3"; "" outside of a job
   std::string number;  ///< "12"; of an array, the same for all its tasks
   std::string index;   ///< "3": position in a job array, or in an indexed Job of Kubernetes; or ""
-  /// The command whose output seconds_left() reads. Empty: there is none.
-  std::vector<std::string> question;
+  std::vector<std::string> question;  ///< command whose output seconds_left() reads; or empty
 };
 SchedulerJob scheduler_job();
 
@@ -32,8 +31,7 @@ std::optional<double> seconds_left(const std::string& program,
                                    const std::string& output,
                                    double now);
 
-/// Runs the job's command. None without a command, if it fails, takes longer than 20 seconds, or is
-/// not wanted any more.
+/// Runs the job's command. None without one, or if it fails, takes over 20 s, or becomes unwanted.
 std::optional<double> ask_for_seconds_left(
     const SchedulerJob& job, const std::function<bool()>& unwanted = [] { return false; });
 
@@ -41,9 +39,8 @@ std::optional<double> ask_for_seconds_left(
 /// one, where Slurm counts none, or if `sstat` takes longer than 2 seconds.
 std::optional<double> slurm_joules();
 
-/// The end of the job, in seconds since 1970, from SLURM_JOB_END_TIME. None outside Slurm, for jobs
-/// without a time limit, and for a value that cannot be the end of this job; `warning` then has the
-/// reason.
+/// The end of the job in seconds since 1970, from SLURM_JOB_END_TIME. None outside Slurm, without a
+/// time limit, and for a value that cannot be the end of this job; `warning` then has the reason.
 std::optional<double> slurm_end(double now, std::string& warning);
 
 /// Sets the time limit of `signals`: run.walltime, or shortly before the end of the job, whichever

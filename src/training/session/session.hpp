@@ -13,8 +13,7 @@
 // the tokens of micro-batches ahead (batches/read_ahead.hpp). On a CPU a step has ended when it is
 // enqueued.
 //
-// 1. Members are destroyed in reverse order of construction: a member that uses a stream
-//    or a communicator is destroyed before it.
+// 1. A member that uses a stream or communicator is declared after it, and destroyed before it.
 // 2. Construction, enqueue(), outcome() and step() are collective.
 // 3. The first step fills the scratch pool; after it the pool no longer grows, and micro-steps
 //    may be captured and replayed (micro_step_graphs.hpp).
@@ -98,9 +97,8 @@ class TemporaryCache : public comm::TemporaryDirectory {
   TemporaryCache(const Job& job, comm::World& world);
 };
 
-/// Connects the model with the gradient engine: calls of hooks by layers (nn/hooks.hpp) become calls
-/// of the engine, on the thread that enqueues. The stream is the engine's compute stream, so it is
-/// not passed on.
+/// Turns layers' calls of hooks (nn/hooks.hpp) into calls of the engine, on the thread that
+/// enqueues. The stream is the engine's compute stream, so it is not passed on.
 class EngineHooks final : public model::Hooks {
  public:
   explicit EngineHooks(reduce::Engine& engine) : engine_(engine) {}
@@ -121,8 +119,7 @@ class EngineHooks final : public model::Hooks {
 
 class Session {
  public:
-  /// `job`, `data` and `world` must outlive the session. `poison`: leased scratch is NaN until it
-  /// is written.
+  /// `job`, `data` and `world` must outlive the session. `poison`: leased scratch starts as NaN.
   Session(const Job& job, const batches::Split& data, comm::World& world, bool poison = false);
 
   /// Enqueues step number `number`, counted from 1, and returns the sum of the requests of all
@@ -136,7 +133,6 @@ class Session {
   /// Call it once for each step, before the step after the next one begins. Throws UserError, on
   /// all ranks, if the gradient is not finite.
   StepOutcome outcome(std::int64_t number);
-  /// enqueue(), then outcome().
   template <class Ask>
   StepOutcome step(std::int64_t number, Ask&& ask) {
     enqueue(number, ask);
@@ -184,8 +180,7 @@ class Session {
   std::optional<MicroStepGraphs> graphs;  ///< with gpu.graphs
   std::string without_graphs;             ///< why gpu.graphs: auto does not use them on this GPU
   device::Recorder recorder;
-  /// Global index of the sample after the last one that was trained on.
-  std::uint64_t next_sample = 0;
+  std::uint64_t next_sample = 0;  ///< global index of the sample after the last one trained on
   /// What made the sum of gradients of the latest update their mean, in this run or an earlier one;
   /// 0: not known. Errors of compression are in the unit of that sum.
   double gradient_scale = 0;

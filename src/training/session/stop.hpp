@@ -58,7 +58,6 @@ enum class StopReason : std::uint8_t {
   time_limit
 };
 inline constexpr std::size_t num_stop_reasons = 7;
-/// `stopped` or `requeue`.
 constexpr ExitCode code_of(StopReason reason) {
   return reason == StopReason::request ? ExitCode::stopped : ExitCode::requeue;
 }
@@ -110,8 +109,7 @@ class SignalScope {
   /// Ends the job at once, without a checkpoint.
   void end_now(const std::string& why);
 
-  /// Sets how to end the whole job from any thread, and this process's rank in it. Otherwise only
-  /// this process ends.
+  /// Sets how any thread ends the whole job, and this rank. Otherwise only this process ends.
   void end_by(int rank, std::function<void(ExitCode)> end);
   /// Sets when the run must end. If this passes before training_begins(), it ends at once.
   void limit_time(TimeLimit limit);
@@ -149,9 +147,8 @@ class Walltime {
   void checkpoint_took(double seconds) {
     slowest_checkpoint_ = std::max(slowest_checkpoint_, seconds);
   }
-  /// Whether `left_s` seconds may be too short for another step and a checkpoint after it, plus, if
-  /// `writing`, the checkpoint that is being written. Each counts with its longest time so far,
-  /// times 1.5.
+  /// Whether `left_s` seconds may not suffice for another step and a checkpoint, plus, if
+  /// `writing`, the one that is being written. Each counts with its longest time so far, times 1.5.
   [[nodiscard]] bool ends(double left_s, bool writing) const;
 
  private:

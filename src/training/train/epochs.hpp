@@ -14,8 +14,7 @@ namespace trireme::train {
 std::string epochs_text(const batches::Dataset& dataset, std::int64_t samples);
 /// A warning if they repeat a part more often than repeated data helps; else empty.
 std::string epochs_warning(const batches::Dataset& dataset, std::int64_t samples);
-/// A line for each part of which an epoch ends between the first `before` and the first `after`
-/// samples.
+/// A line for each part of which an epoch ends between sample counts `before` and `after`.
 std::vector<std::string> epochs_ended(const batches::Dataset& dataset,
                                       std::int64_t before,
                                       std::int64_t after);

@@ -36,7 +36,6 @@ class EvaluationSets {
   /// Collective. Throws UserError with all findings about all sets. Logs which files were left out.
   EvaluationSets(const session::Job& job, comm::World& world, Log& log);
 
-  /// Whether any set is due after `step`.
   [[nodiscard]] bool due(std::int64_t step) const;
   /// Collective. Evaluates the sets that are due after `step`. Throws comm::Interrupted when
   /// `interrupts` is true on any rank.

@@ -53,21 +53,18 @@ class Journal {
     write([=](record::RunRecord& file) { file.append(row...); });
   }
   void norms(std::int64_t step, std::span<const optim::LayerNorm> layers);
-  /// Records that the validation, or else the evaluation of all sets, that was due after `step` was
-  /// not finished.
+  /// Records that the validation, or else all sets' evaluation, due after `step` was not finished.
   void dropped(std::int64_t step, bool validation);
   /// Whether the start before dropped them after the step that this one resumes from; on all ranks.
   [[nodiscard]] bool owes_validation() const { return owes_[0] > 0; }
   [[nodiscard]] bool owes_evaluation() const { return owes_[1] > 0; }
-  /// Waits until every row so far is on the disk, or handed to the operating system. A checkpoint
-  /// must not become visible before the rows of its steps: the run that resumes there would miss
-  /// them.
+  /// Waits until all rows are on the disk, or handed to the operating system. A checkpoint must not
+  /// become visible before the rows of its steps, which the run that resumes there would miss.
   void flush(bool to_disk = true);
   /// Writes a row of /checkpoints, and its samples.
   void checkpoint(const session::Saver::Saved& saved);
-  /// Collective. Writes what was measured until `step` to the record: the energy of each rank,
-  /// statistics over all ranks and the whole spans of the sample. Called every few steps and at the
-  /// end.
+  /// Collective. Records what was measured until `step`: the energy of each rank, statistics over
+  /// all ranks and the whole spans of the sample. Called every few steps and at the end.
   void collect(std::int64_t step);
   /// Collective; takes about a second. Measures the rate of matrix products on this machine, prints
   /// and records the share of it that the median step achieved, or the mean step if the batch
@@ -86,9 +83,8 @@ class Journal {
   /// Waits that began before the step are between steps, and are contained in the spans there, for
   /// example that of an evaluation.
   void add_gathers(std::span<const reduce::GatherTimes> gathers, double step_began);
-  /// On rank 0, passes `entry` to the thread that writes the record. Blocks if too much is queued.
-  /// The other ranks then wait as long as it takes, because a slow file system does not make the
-  /// rank late.
+  /// On rank 0, passes `entry` to the thread that writes the record; blocks if too much is queued.
+  /// The other ranks then wait without limit: a slow file system does not make rank 0 late.
   void write(record::RunWriter::Entry entry, std::size_t bytes = 0);
 
   session::Session& session_;

@@ -33,8 +33,7 @@ struct NoiseEstimate {
   double gradient_squared = 0, trace = 0;
 };
 
-/// From the squared norms of mean gradients over `small` and over `big` sequences. Requires: 0 <
-/// small < big.
+/// From squared norms of mean gradients over `small` and `big` sequences. Requires 0 < small < big.
 NoiseEstimate estimate_noise(double small_squared, double big_squared, double small, double big);
 
 class NoiseScale {

@@ -31,8 +31,7 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// Step number `step` is over. `tokens_left`: of the steps after it. `noise_scale`: in tokens;
-  /// NaN: not known.
+  /// `tokens_left`: of the steps after `step`. `noise_scale`: in tokens; NaN: not known.
   void step(std::int64_t step,
             const session::StepOutcome& outcome,
             double tokens_left,

@@ -40,8 +40,7 @@ using record::fact_of;
 
 using Resumed = session::Saver::Resumed;
 
-/// Throws UserError with all changes that the deck does not allow; `data_hash` is that of this
-/// start's data.
+/// Throws UserError with all changes that the deck does not allow. `data_hash`: of the data now.
 void expect_allowed(const Resumed& resumed, const session::Job& job, const std::string& data_hash);
 
 /// The id of the run: that of the checkpoint, or a new one if it does not resume. Throws UserError

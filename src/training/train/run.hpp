@@ -39,7 +39,6 @@ struct Run {
   void start();
   /// Throws StorageError if files that the run writes would be lost.
   void expect_in_place();
-  /// Clears the progress bar before another line is printed.
   void clear_progress() {
     if (progress)
       progress->clear();

@@ -3,9 +3,8 @@
 //
 // Every rank reports how long its forward and backward passes took, without waits for the network,
 // scaled to the number of micro-steps of the rank with most. The times are sent in the exchange in
-// which ranks agree on requests at the end of each step, so all ranks know the times of all and
-// decide alike without another message. Only when a rank is found slow does it
-// broadcast what slows it down (base/host_load.hpp).
+// which ranks agree on requests after each step, so all know them and decide alike without another
+// message. Only a rank that is found slow broadcasts what slows it down (base/host_load.hpp).
 //
 // The rule: steps are added up to samples that are long enough not to be noise (sample_s). The
 // value of a sample is the logarithm of a rank's time over the median of the other ranks. A rank is
@@ -66,7 +65,6 @@ class SlowRankRule {
   std::vector<Rank> ranks_;
 };
 
-/// The ranks of a run.
 class SlowRanks {
  public:
   /// `meter` must outlive the object.

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds steps whose gradient is far larger than before: the first sign of a run that is about to
-// diverge, or of an odd document.
+// Finds steps with a far larger gradient than before: a sign of divergence, or of an odd document.
 #pragma once
 
 #include <cstddef>

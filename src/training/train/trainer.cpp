@@ -40,7 +40,6 @@ class Trainer : Run {
  public:
   using Run::Run;
 
-  /// As train().
   ExitCode run(MeasureCeiling measure_ceiling);
 
  private:
@@ -69,21 +68,19 @@ class Trainer : Run {
   void finish(bool whole);
   ExitCode steps();
 
-  /// A line for the log about a step.
   template <class... Args>
   void say(std::int64_t step, fmt::format_string<Args...> text, Args&&... args) {
     clear_progress();
     log.info("step {:>6}/{}  {}", step, job.run.steps,
              fmt::format(text, std::forward<Args>(args)...));
   }
-  /// The same for a warning of the first rank, if there is one.
+  /// Rank 0: logs `line` as a warning, unless it is empty.
   void warn(std::int64_t step, const std::string& line) {
     if (world.rank() != 0 || line.empty())
       return;
     clear_progress();
     log.warning("step {:>6}/{}  {}", step, job.run.steps, line);
   }
-  /// What this rank requests now.
   [[nodiscard]] session::Requests requests();
   [[nodiscard]] comm::Wanted stop_is_wanted() {
     return [this] { return requests().stop().has_value(); };

@@ -15,8 +15,7 @@
 // 2. A save removes temporary directories of an earlier crash, by the exact names that a save
 //    uses, and afterwards the oldest complete checkpoints that Retention does not keep; never the
 //    one just written, and never one that it cannot read. A failure to remove is a warning.
-// 3. Collective calls end the same way on all ranks (comm/control/together.hpp): when one fails,
-//    all throw.
+// 3. Collective calls end alike on all ranks (comm/control/together.hpp): if one fails, all throw.
 // 4. Views are host memory.
 #pragma once
 
@@ -55,10 +54,9 @@ struct CheckpointFacts {
   std::int64_t step = 0;          ///< completed steps
   std::uint64_t next_sample = 0;  ///< global index of the next sample to train on
   std::uint64_t seed = 0;
-  NameValues model;  ///< sizes and options that must be equal on load
-  NameValues more;   ///< versions, precision, run, data, …: not compared here
-  /// All deck keys of the session that wrote it; empty in checkpoints before format 2.1.
-  NameValues deck = {};
+  NameValues model;      ///< sizes and options that must be equal on load
+  NameValues more;       ///< versions, precision, run, data, …: not compared here
+  NameValues deck = {};  ///< all keys of the deck that its run had; empty before format 2.1
   /// text::Tokenizer::serialized() of the data's tokenizer; empty in checkpoints before format 2.2,
   /// and if it was unknown.
   std::string tokenizer = {};
@@ -94,10 +92,9 @@ struct CheckpointPlace {
 };
 
 struct FoundCheckpoint : CheckpointPlace {
-  bool whole = false;   ///< manifest readable, every file present with its size
-  std::string problem;  ///< why it is not whole
-  /// A system error prevented reading it, so whether it is whole is unknown.
-  bool unreadable = false;
+  bool whole = false;       ///< manifest readable, every file present with its size
+  std::string problem;      ///< why it is not whole
+  bool unreadable = false;  ///< a system error prevented reading it, so `whole` is unknown
   // From the manifest, if it could be read:
   bool milestone = false;     ///< written as one (Retention)
   std::int64_t bytes = 0;     ///< of all ranks' files
@@ -145,8 +142,7 @@ std::optional<CheckpointPlace> newest_checkpoint(const std::string& run_director
 /// The same for a directory of checkpoints, such as checkpoint.directory.
 std::optional<CheckpointPlace> newest_checkpoint_in(const std::string& checkpoints);
 /// A message if checkpoints/latest cannot be read or names another checkpoint than `newest`, the
-/// directory of the newest one; else "". The file is a hint for users and scripts; the directories
-/// decide.
+/// directory of the newest one; else "".
 std::string doubt_latest(const std::string& run_directory, const std::string& newest);
 
 // The names of facts that a checkpoint holds (CheckpointFacts::more).

@@ -43,9 +43,8 @@ void remove_temporary(const std::string& run_directory, std::int64_t step) noexc
 /// atomically, and then writes its name into `latest`. All files in it must be synced. Returns why
 /// `latest` could not be written, or ""; throws StorageError if there is no new checkpoint.
 std::string commit_temporary(const std::string& run_directory, std::int64_t step);
-/// Removes the complete checkpoints that `retention` does not keep, oldest first, but never that of
-/// step `newest`. Ignores copies whose names differ from checkpoint_name(). Returns messages about
-/// what could not be removed.
+/// Removes the complete checkpoints that `retention` does not keep, oldest first, but not step
+/// `newest`, nor copies under other names. Returns messages about what could not be removed.
 std::vector<std::string> prune(const std::string& run_directory,
                                std::int64_t newest,
                                Retention retention);

@@ -87,11 +87,9 @@ std::string manifest_sum(const std::string& directory);
 
 /// Throws StorageError.
 void write_manifest(const std::string& directory, const Manifest& manifest);
-/// Throws UserError with the file if it is missing, damaged or of another version. Does not open
-/// the rank files.
+/// Opens no rank file. Throws UserError if it is missing, damaged or of another version.
 Manifest read_manifest(const std::string& directory);
-/// "" if the file of `rank` exists with the stated size, else what is wrong. Throws StorageError if
-/// that cannot be determined.
+/// "" if the file of `rank` exists with the stated size, else what is wrong. Throws StorageError.
 std::string file_problem(const std::string& directory, const Manifest& manifest, std::size_t rank);
 /// The first such problem of any rank file, or "".
 std::string missing_files(const std::string& directory, const Manifest& manifest);

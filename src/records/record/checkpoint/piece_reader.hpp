@@ -2,9 +2,8 @@
 // Reads ranges of elements from the rank files of a checkpoint, written by any number of ranks. It
 // reads only the pieces that contain them; the manifest states their offsets.
 //
-// A piece that is read completely is verified against its hash at once. If only a part is needed,
-// the caller sums the hashes over all ranks that read the piece (load_checkpoint), or reads it
-// completely.
+// A piece that is read completely is verified against its hash at once. Otherwise the caller sums
+// the hashes over all ranks that read the piece (load_checkpoint), or reads it completely.
 #pragma once
 
 #include <cstddef>
@@ -62,8 +61,7 @@ void check_rank_files(const std::string& directory,
 struct CheckpointDamage {
   std::string file;  ///< path of the file
   std::string text;  ///< "master/h.0.mlp.fc.weight, elements [0, 640), does not match its checksum"
-  /// A system error prevented reading it, so its content is unknown.
-  bool unreadable = false;
+  bool unreadable = false;  ///< a system error prevented reading it, so its content is unknown
 };
 
 /// Reads all bytes of a checkpoint and reports all damage, whereas a load reports only the first.

@@ -25,8 +25,7 @@ struct Part {
   std::int64_t file_bytes = 0;
   std::uint64_t frame = 0;  ///< frame_hash() of the file
   double seconds = 0;       ///< from the start of writing to the end of the fsync
-  /// Indices of the first (state, parameter) with an element that is not finite, or -1. Determined
-  /// while the elements are hashed.
+  /// First (state, parameter), as indices, with an element that is not finite; -1: there is none.
   std::int64_t bad_state = -1, bad_parameter = -1;
 
   auto fields() {

@@ -33,8 +33,7 @@ std::uint32_t crc32_of(std::string_view bytes, std::uint32_t before = 0);
 /// The line of a kind, with a line feed. `fields`: each as ", \"name\": value".
 std::string log_line(std::string_view kind, const std::string& fields);
 
-/// The kind of a line without its line feed, or "" if its checksum is wrong. The result is a view
-/// of `line`.
+/// The kind of a line without its line feed, as a view of it; "" if its checksum is wrong.
 std::string_view kind_of(std::string_view line);
 
 /// Parses a line that has a kind; an empty object if it is not a JSON object.

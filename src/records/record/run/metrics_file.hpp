@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes the newest row of /steps as a Prometheus text file, for the textfile collector of a node
-// exporter: a gauge `trireme_COLUMN` for each column with a value, labelled with the run. The file
-// is replaced as a whole, at most every `every_s` seconds. A file that trireme did not write is
-// never replaced.
+// Writes the newest row of /steps as a Prometheus text file, for a node exporter's textfile
+// collector: a gauge `trireme_COLUMN` for each column with a value, labelled with the run. Replaces
+// the file as a whole, at most every `every_s` seconds, but never one that trireme did not write.
 #pragma once
 
 #include <functional>

@@ -14,7 +14,6 @@ namespace trireme::record {
 
 using NameValues = std::vector<std::pair<std::string, std::string>>;
 
-/// The value of a fact; null if it is absent.
 inline const std::string* find_fact(const NameValues& facts, std::string_view name) {
   const auto found = std::ranges::find(facts, name, &NameValues::value_type::first);
   return found == facts.end() ? nullptr : &found->second;

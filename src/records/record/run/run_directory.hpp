@@ -13,8 +13,7 @@
 //    the file.) If the process that the file names has or may have ended (it was on another host),
 //    the file system may not know that yet (NFS: for 1 to 2 minutes). LockWait says how long to
 //    wait.
-// 3. On a file system without flock the directory is used without a lock; locked() is false, so
-//    that the caller can warn.
+// 3. On a file system without flock the directory is used without a lock; locked() is then false.
 #pragma once
 
 #include <chrono>
@@ -67,7 +66,6 @@ class RunDirectory {
   [[nodiscard]] std::string stored_id() const;
   /// Makes this run the owner of the directory; on disk when this returns. Rank 0.
   void set_id(const std::string& id);
-  /// The name given to set_id().
   [[nodiscard]] const std::string& id() const { return id_; }
 
  private:

@@ -108,8 +108,7 @@ struct LogFacts {
   std::string run_id;  ///< "" if no session states it
   bool has_tokenizer = false;
   Rewinds rewinds;
-  /// By size and CRC-32 of a run.h5 or deck.resolved.yaml that the run wrote: the number of the
-  /// line that states it.
+  /// By size and CRC-32 of a run.h5 or deck.resolved.yaml that the run wrote: the line's number.
   std::map<std::pair<std::int64_t, std::string>, std::int64_t> run_files;
   std::int64_t last_line = 0;  ///< number of the last line, valid or not
 };

@@ -2,10 +2,9 @@
 // The record of a run in progress: rows are appended to RUN_DIR/steps.jsonl (run_log.hpp), and
 // RUN_DIR/run.h5 (run_file.hpp) is derived from it at intervals. Only rank 0 has a RunRecord.
 //
-// 1. When append() returns, the operating system has the row, so kill -9 loses no row. The row is
-//    on the disk after the next sync. Syncs are at least `sync_seconds` apart, and further apart if
-//    they would take more than `sync_share` of the time. A power cut loses the rows since the last
-//    sync.
+// 1. When append() returns, the operating system has the row, so kill -9 loses no row. A power cut
+//    loses the rows since the last sync. Syncs are at least `sync_seconds` apart, and further apart
+//    if they would take more than `sync_share` of the time.
 // 2. run.h5 is written whole to run.h5.tmp, synced and renamed: at the start, at checkpoints, after
 //    `file_seconds`, and at the end, but never so often that it takes more than `file_share` of the
 //    time. A failure is reported once and retried at the next occasion; only close() throws it.
@@ -85,8 +84,7 @@ class RunRecord {
   requires(!std::is_same_v<Row, device::TimeSample>) void append(const std::vector<Row>& rows) {
     for (const Row& row : rows) append(row);
   }
-  /// Records that the validation, or else the evaluation of all sets, that was due after `step` did
-  /// not finish.
+  /// Records that the validation, or else all sets' evaluation, due after `step` did not finish.
   void append_dropped(std::int64_t step, bool validation);
   void append(std::span<const device::TimeSample> spans);
   /// Number of spans that were dropped because `span_bytes` were reached.

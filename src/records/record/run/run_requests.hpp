@@ -24,7 +24,6 @@ namespace trireme::record {
 
 enum class RunRequest { save, stop, stop_now };
 
-/// The file name of a request.
 std::string file_of(RunRequest request);
 
 /// Sends a request to the run that uses `run_directory`. Returns the lock holder ("process 4711 on
