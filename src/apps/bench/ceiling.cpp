@@ -32,7 +32,6 @@ double mean(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-/// A row that is being measured.
 struct Contestant {
   ProductRow row;
   std::function<void()> run;
@@ -61,7 +60,6 @@ class Operands {
   std::map<std::string, std::vector<device::Buffer>> buffers_;
 };
 
-/// Adds the three products of one layer, each with its kernels.
 void add_layer(const ListedProduct& listed,
                std::size_t number,
                DType dtype,

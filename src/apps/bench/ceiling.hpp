@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Measures the speed of matrix products with the shapes of a model: for `trireme bench matmul`
-// (bench/deck_bench.hpp), and in a short form for training runs, which report their share of this
-// ceiling.
+// (bench/deck_bench.hpp), and in a short form for training runs, which report their share of it.
 //
 //   step      as a training step computes it; on a GPU with what is part of the product there: the
 //             bias, GELU or its gradient, the gradient of the bias (ops/options.hpp)
@@ -39,8 +38,7 @@
 
 namespace trireme::bench {
 
-/// Which kernels run: all, or only those that may be the fastest (no library, and plain if there is
-/// one).
+/// All kernels, or only those that may be the fastest (no library, and plain if there is one).
 enum class Field : std::uint8_t { all, likely };
 
 /// The products of a layer as functions, with their operands. Those that fuse GELU, its gradient or
@@ -62,7 +60,6 @@ LayerRuns runs_of(const nn::ListedProduct& listed,
                   device::Stream& stream,
                   const std::function<View(const char*, DType, std::int64_t)>& operand);
 
-/// The measurement of one product in one pass with one kernel.
 struct ProductRow {
   std::string layer;
   std::string pass;  ///< forward, input (gradient), weight (gradient)
@@ -103,9 +100,8 @@ std::vector<ProductRow> measure_products(const std::vector<nn::ListedProduct>& p
                                          const RaceLimits& limits,
                                          const ops::ProductOptions& options);
 
-/// The best rate of each rank for the layers without the head, on a CPU with at most 512 rows.
-/// Takes about a second, with barriers only at the beginning and the end. 0 for a rank without
-/// enough memory. Collective.
+/// The best rate of each rank for the layers without the head, on a CPU with at most 512 rows; 0
+/// without enough memory. Takes about a second, with barriers only at both ends. Collective.
 std::vector<double> measure_ceilings(const model::GptShape& shape,
                                      DType dtype,
                                      std::int64_t micro_sequences,

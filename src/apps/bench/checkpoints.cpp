@@ -52,8 +52,7 @@ layout::Plan plan_of(const MadeUp& state, int ranks) {
   return {table, {.ranks = ranks}};
 }
 
-/// Computation on all threads of all ranks during checkpoints, in rounds as long as a run's steps,
-/// with a barrier after each.
+/// Computes on all threads of all ranks, in rounds as long as a run's steps with barriers between.
 class Compute {
  public:
   /// Collective.

@@ -24,7 +24,6 @@ namespace {
 
 constexpr int collective_warmups = 3;
 
-/// A row that is being measured.
 struct TimedCollective {
   CollectivesBenchRow row;
   Trial trial;
@@ -52,9 +51,8 @@ void fill_ones(View full, device::Stream& stream) {
   fill(full, stream, [](std::int64_t) { return 1.0F; });
 }
 
-/// A transport with a separate bucket for every operation, as in training, where gradients are
-/// reduced and parameters are gathered. So the cache contents after one operation do not affect the
-/// next.
+/// A transport with a separate bucket for every operation, as in training, so that the cache
+/// contents after one operation do not affect the next.
 struct BucketedTransport {
   struct Bucket {
     device::Buffer buffer;
@@ -161,7 +159,6 @@ void add_mpi(const comm::MpiWorld& world,
       });
 }
 
-/// After the check, buckets are filled with ones, which stay fast to add in every repetition.
 void check(comm::World& world, device::Stream& stream, std::vector<TimedCollective>& contestants) {
   for (TimedCollective& contestant : contestants) {
     contestant.row.wrong = count_wrong(world, stream, contestant.trial, contestant.run);

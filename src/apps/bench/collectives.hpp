@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `trireme bench reduce`: the speed of collectives over buckets, compared with MPI's own
-// collectives in the same run.
+// `trireme bench reduce`: the speed of collectives over buckets and of MPI's own in the same run.
 //
 // The columns are those of nccl-tests (doc/PERFORMANCE.md there): size is that of the whole bucket,
 // algbw = bytes / seconds, and busbw = algbw x (n-1)/n for reduce-scatter and all-gather, x
@@ -35,8 +34,7 @@ struct CollectivesBenchRequest {
   std::vector<DType> dtypes{DType::f32};  ///< f32, bf16
   comm::Reduction reduction = comm::Reduction::sum;
   int repetitions = 21;
-  /// Time limit per size and dtype: after it, no warm-up begins, and no repetition after the
-  /// second.
+  /// Limit per size and dtype: after it, no warm-up begins, and no repetition after the second.
   double seconds = 1e9;
   /// A repetition runs consecutive collectives until they hold this many bytes, at most
   /// `most_in_a_row` of them; `seconds` is the time of one. A step sends its buckets in the same
@@ -51,8 +49,7 @@ struct CollectivesBenchRow {
   std::string transport;  ///< as in the deck; `MPI` or `none` for baselines
   DType dtype = DType::f32;
   int ranks = 1;
-  /// Of the whole bucket, rounded up to whole elements of every rank.
-  std::int64_t bytes = 0;
+  std::int64_t bytes = 0;  ///< of the whole bucket, rounded up to whole elements of every rank
   std::int64_t count = 0;  ///< elements of the whole bucket
   std::string redop;       ///< as in the deck; `none` where nothing is added
   std::int64_t wrong = 0;

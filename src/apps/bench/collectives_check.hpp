@@ -17,7 +17,6 @@
 
 namespace trireme::bench {
 
-/// Effect of the collective on the numbers.
 enum class Outcome : std::uint8_t {
   summed,    ///< an element of `to` is the sum over all ranks
   gathered,  ///< an element of `to` is from the rank that owns its shard

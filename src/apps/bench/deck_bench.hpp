@@ -31,11 +31,10 @@ std::pair<std::string, Json> bench_matmul(const session::Job& job,
 /// `trireme bench ops`: times every operation of a training step alone, with the sizes of a deck,
 /// and computes its share of a rank's step. Collective.
 ///
-/// A row's rate is FLOP/s for products and bytes/s for everything else; bytes are those that the
-/// operation must read and write once. Its share is of the *ceiling* of that kind: the best rate of
-/// the deck's products (bench/ceiling.hpp), or of passes over memory that does not fit the caches,
-/// read and written bytes counted. Small tensors stay in the caches, so their share can exceed
-/// 100 %.
+/// A row's rate is FLOP/s for products and bytes/s for all else; bytes are those that the operation
+/// must read and write once. Its share is of the *ceiling* of that kind: the best rate of the
+/// deck's products (bench/ceiling.hpp), or of passes over memory that does not fit the caches, read
+/// and written bytes counted. Small tensors stay in caches, so their share can exceed 100 %.
 ///
 /// Deck keys that choose between implementations (gpu.fused_gelu, fused_gelu_backward and
 /// fused_bias_gradients, model.loss_rows) have a row for each one that the device supports; those

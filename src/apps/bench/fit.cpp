@@ -117,7 +117,6 @@ class Traffic {
   std::unique_ptr<device::Stream> stream_;
 };
 
-/// Context of the measurement of links.
 struct Measured {
   IsolatedStep& isolated;
   comm::World& world;  ///< all ranks
@@ -126,9 +125,8 @@ struct Measured {
   int rounds = 1;     ///< of steps with collectives
 };
 
-/// Measures the mutual slowdown of a step and collectives on the slowest ranks:
-/// `link.compute_lost`, `link.stretch` and `link.waiting_during`. Collectives fill about half of
-/// the step.
+/// Measures how a step and collectives slow each other down on the slowest ranks, and fills in the
+/// members of Sharing. Collectives fill about half of the step.
 void measure_sharing(Link& link,
                      const Measured& measured,
                      comm::Communicator& communicator,

@@ -9,10 +9,8 @@
 //                each parameter and the time when its gradient is complete
 //   sharing      the same step together with collectives: how each slows down the other
 //
-// 1. Ranks begin each repetition together, and the slowest one is counted, because in training
-//    ranks wait for each other in every step.
-// 2. No step here waits for another rank: compute and communication are measured separately, and
-//    the prediction combines them.
+// 1. Ranks begin each repetition together and the slowest one counts, as in a step of training.
+// 2. No step waits for another rank: only the prediction combines compute and communication.
 // 3. CPUs only.
 #pragma once
 
@@ -28,8 +26,7 @@
 namespace trireme::bench {
 
 struct FitRequest {
-  /// Repetitions; and sizes, unless chooses_sizes is set.
-  CollectivesBenchRequest collectives;
+  CollectivesBenchRequest collectives;  ///< repetitions; and sizes, unless chooses_sizes is set
   bool chooses_sizes = true;
   int steps = 15;
 };

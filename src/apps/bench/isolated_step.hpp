@@ -68,7 +68,6 @@ class IsolatedStep {
   std::int64_t number_ = 0;
 };
 
-/// Duration of steps in seconds that is enough for warm-up.
-inline constexpr double warm_s = 1;
+inline constexpr double warm_s = 1;  ///< duration of steps that is enough for warm-up
 
 }  // namespace trireme::bench

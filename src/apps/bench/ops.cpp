@@ -138,8 +138,7 @@ class Maker {
     }
   }
 
-  /// Products with and without an operation that the device can fuse. The step contains one of the
-  /// two; the other shows the gain.
+  /// Products with and without an operation that the device can fuse; the step has one of the two.
   void add_linear(const nn::ListedProduct& listed) {
     const ops::ProductOptions& chosen = options_.products;
     ops::ProductOptions most = chosen;
@@ -282,7 +281,6 @@ class Maker {
             .dx = d_in, .dy = out, .x = in, .function = shape_.activation, .columns = columns});
   }
 
-  /// Forward and backward.
   void add_rotation() {
     const ops::AttentionShape shape =
         model::attention_shape(shape_, 0, dtype_, job_.batch.micro_sequences);
@@ -376,9 +374,8 @@ class Maker {
     return model::activation_plan(shape_, dtype_, job_.batch.micro_sequences, device_.kind());
   }
 
-  /// The loss of a chunk of the head's rows. Where it is computed in parts, or on a GPU, also
-  /// product and loss alternating between parts as in a step, because only then the loss finds
-  /// logits in a cache.
+  /// The loss of a chunk of the head's rows. In parts, or on a GPU, also product and loss
+  /// alternating as in a step, because only then the loss finds logits in a cache.
   void add_loss() {
     const std::int64_t V = shape_.vocabulary;
     const nn::ActivationPlan plan = plan_of_rows();

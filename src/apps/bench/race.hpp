@@ -19,12 +19,9 @@ namespace trireme::bench {
 
 struct RaceLimits {
   int repetitions = 7;
-  /// Repetitions before them that are not counted.
-  int warmups = 1;
-  /// Time limit: after it, no warm-up begins, and no repetition after the second.
-  double seconds = 1e9;
-  /// Runs of a repetition; 0: as above.
-  int in_a_row = 0;
+  int warmups = 1;       ///< repetitions before them that are not counted
+  double seconds = 1e9;  ///< limit: after it, no warm-up begins, and no repetition after the second
+  int in_a_row = 0;      ///< runs of a repetition; 0: as above
   /// All ranks leave a barrier of MPI, which spins, before each repetition: for what is shorter
   /// than waking from a sleep in World::barrier().
   bool starts_exactly = false;

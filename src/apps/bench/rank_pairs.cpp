@@ -32,8 +32,7 @@ struct Limits {
 constexpr Limits small_messages{.bytes = small_bytes, .most = 200, .seconds = 0.05};
 constexpr Limits large_messages{.bytes = large_bytes, .most = 8, .seconds = 0.1};
 
-/// One side of a pair. The first byte of a message states whether another one follows, so only the
-/// sender decides.
+/// One side of a pair. The first byte of a message states whether another one follows.
 class Side {
  public:
   Side(comm::MpiWorld& world, int peer, std::byte* buffer)

@@ -30,8 +30,7 @@ struct RankPair {
 /// of round-robin tournaments.
 std::vector<std::vector<std::pair<int, int>>> rounds_of(std::vector<int> members);
 
-/// The first rank of each host, or the first two of a single host. `host_of`: the host of each
-/// rank.
+/// The first rank of each host, or the first two of a single host. `host_of`: by rank.
 std::vector<int> members_of(const std::vector<std::string>& host_of);
 
 /// Collective; the same on every rank. Empty with a single rank or without MPI.

@@ -37,8 +37,7 @@
 //    memory (session/memory_copies.hpp), written as a checkpoint without one of the ranks, and read
 //    by the others: it must equal the first combination's.
 //
-// With gpu.graphs: true, micro-steps of combinations with a pool are captured in step 2 and then
-// replayed.
+// With gpu.graphs: true, micro-steps with a pool are captured in step 2 and then replayed.
 //
 // Only a token cache (in a temporary directory, or data.cache) and those checkpoints are written.
 // Memory: each rank stores `steps` + 1 copies of all parameters.

@@ -24,8 +24,7 @@ using session::Session;
 using session::StepOutcome;
 
 struct Finding {
-  /// For sorting: parameter and element, if there are any.
-  std::int64_t order = 0;
+  std::int64_t order = 0;  ///< for sorting: parameter and element, if there are any
   std::string text;
 
   auto fields() { return std::tie(order, text); }
@@ -75,8 +74,7 @@ std::optional<Finding> check_gathered_padding(Session& session);
 
 /// Sets all gradients and their padding to NaN. Only between steps.
 void poison_gradients(Session& session);
-/// Sets parameters of other ranks, and copies of this rank's own, to NaN. Only before they are
-/// gathered.
+/// Sets others' parameters, and copies of this rank's own, to NaN. Only before they are gathered.
 void poison_foreign_parameters(Session& session);
 
 /// Reduces artificial gradients with the engine. Collective. Does not change the parameters.

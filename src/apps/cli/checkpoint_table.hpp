@@ -2,12 +2,10 @@
 // `trireme checkpoints RUN_DIR`: lists the checkpoints of a run, oldest first, with the losses that
 // run.h5 has for their steps. With `verify` every byte is compared with its hash.
 //
-// 1. Nothing is changed and no lock is taken, so a run may be active in the directory. Checkpoints
-//    that it removes meanwhile are omitted.
+// 1. Nothing is changed or locked, so a run may be active. Checkpoints that it removes are omitted.
 // 2. Without `verify` a checkpoint is "whole" if its manifest matches its hash and every rank file
 //    exists with its size; the contents of rank files are not read.
-// 3. A file that the system could not read is "unreadable", not "damaged": it may be whole and
-//    should not be removed.
+// 3. A file that the system cannot read is "unreadable", not "damaged": it may be whole; keep it.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +38,6 @@ struct CheckpointTable {
 /// Throws UserError if there is no such directory, StorageError if it cannot be listed.
 CheckpointTable checkpoint_table(const std::string& run_directory, bool verify);
 
-/// A text table with one line per checkpoint.
 std::string checkpoint_text(const CheckpointTable& table);
 /// "FILE: problem", one line per problem.
 std::vector<std::string> damage_lines(const CheckpointTable& table);

@@ -57,7 +57,6 @@ void expect_one_process(const char* verb) {
 constexpr std::string_view training =
     "trireme DECK [section.key=value ...]    train; start with mpirun or srun\n";
 
-/// The usage lines of one verb, aligned below each other.
 std::string usage_of(const Verb& verb) {
   std::string text = fmt::format("trireme {} ", verb.name);
   const std::string margin(7 + text.size(), ' ');

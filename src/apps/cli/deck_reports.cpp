@@ -56,7 +56,6 @@ std::string differences(const model::ModelConfig& config, const model::GptShape&
   return fmt::format("       different from {}: {}\n", as, text);
 }
 
-/// A summary of the run in a few lines.
 std::string summary(const deck::Deck& deck, int ranks) {
   const deck::JobConfig& config = deck.config;
   const model::GptShape shape = deck.shape();

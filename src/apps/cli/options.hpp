@@ -16,7 +16,6 @@
 
 namespace trireme::cli {
 
-/// A deck on the command line: its file and overrides of its keys.
 struct DeckArguments {
   std::string path;
   std::vector<std::string> overrides;
@@ -45,8 +44,7 @@ deck::Circumstances circumstances_of(int ranks, int hosts = 1);
 /// Reads and checks a deck without MPI.
 deck::Deck deck_of(const DeckArguments& arguments, const deck::Circumstances& circumstances);
 
-/// An option that accepts the words of `table`, pairs of values and words, and passes the values to
-/// `take`.
+/// An option for the words of `table`, pairs of values and words, that passes the values to `take`.
 template <class Table, class Take>
 CLI::Option* add_choice(
     CLI::App& command, const char* option, const char* help, const Table& table, Take take) {
@@ -76,8 +74,7 @@ CLI::Option* add_word(
 /// Throws UserError if the file exists. Call before work whose result would be lost. An empty path
 /// means no file, "-" standard output.
 void expect_new_file(const std::string& path);
-/// Outputs the result of a verb: prints `text` and, unless `path` is empty, writes `json` to the
-/// new file `path`. If `path` is "-", prints `json` instead of `text`.
+/// Prints `text` and writes `json` to the new file `path`, if not empty; "-": prints only `json`.
 void give_result(const std::string& text, const std::string& path, const std::string& json);
 
 }  // namespace trireme::cli

@@ -19,7 +19,6 @@
 namespace trireme::cli {
 namespace {
 
-/// The record of one run, open for reading.
 class Record {
  public:
   explicit Record(const std::string& directory) : path_(directory + "/run.h5") {

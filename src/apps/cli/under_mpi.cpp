@@ -72,9 +72,8 @@ std::shared_ptr<const text::Tokenizer> read_tokenizer(comm::World& world,
   return serialized.empty() ? nullptr : text::tokenizer_from(serialized);
 }
 
-/// Throws if MPI does not connect the processes (each would do the whole work in the same
-/// directory), or if their verbs, builds or options differ. Decks are compared by with_deck(), key
-/// by key; --threads may differ.
+/// Throws if MPI does not connect the processes (each would do the whole work in one directory), or
+/// if their verbs, builds or options, except --threads, differ. with_deck() compares the decks.
 void expect_one_job(comm::World& world, const Arguments& arguments) {
   if (std::string_view(arguments.verb) != "doctor")
     if (const auto finding = doctor::disconnected(doctor::launch_here(), world.size()))

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a verb on all ranks of an MPI job: starts and ends MPI, gives all ranks the same exit code,
-// and gives them the same deck.
+// Runs a verb on all ranks of an MPI job, with the same deck and the same exit code.
 #pragma once
 
 #include <functional>
@@ -38,7 +37,6 @@ ExitCode under_mpi(Arguments arguments, const std::function<ExitCode(comm::World
 std::shared_ptr<const text::Tokenizer> shared_tokenizer(comm::World& world,
                                                         const std::string& path);
 
-/// A checked deck on all ranks.
 struct SharedDeck {
   std::string bytes;
   deck::Circumstances circumstances;

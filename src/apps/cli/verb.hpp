@@ -45,8 +45,7 @@ struct Verb {
   const char* alias = nullptr;  ///< another name for it
 };
 
-// Grouped by their files in verbs/. Most verbs only call code in lower layers or in this folder,
-// which can be tested without a command line.
+// Grouped by their files in verbs/. Most only call code that can be tested without a command line.
 Declaration declare_check, declare_plan, declare_verify, declare_help;  // deck.cpp
 Declaration declare_doctor;                                             // doctor.cpp
 Declaration declare_find_rate, declare_tune;                            // tune.cpp

@@ -26,9 +26,8 @@ void check(const Deck& deck, const Circumstances& circumstances, std::vector<Dia
 /// The keys that the deck sets and the run does not read, with the reason.
 std::vector<Diagnostic> idle_keys(const Deck& deck);
 
-/// The part of check() for run.initial_weights: reads the headers of the files and compares them
-/// with the deck's model. Reads nothing if the run directory contains a checkpoint from which the
-/// run would continue.
+/// The part of check() for run.initial_weights: compares the headers of the files with the deck's
+/// model. Reads nothing if the run would continue from a checkpoint.
 void check_weights(const Deck& deck,
                    const Circumstances& circumstances,
                    std::vector<Diagnostic>& findings);
@@ -107,10 +106,9 @@ void check_model(const Rules& rules);
 /// checkpoint.keep_every without a checkpoint of its steps, and sets of evaluate.sets whose name is
 /// not unique or cannot name a group of run.h5, or without exactly one source.
 void check_record(const Rules& rules);
-/// parallel.shard: gradients and parameters, and parallel.replicate. With these, each bucket is
-/// reduced in every micro-step as soon as its gradients are complete, and with parameters no rank
-/// has a whole model. Replicas must divide the ranks equally. And optimizer.outer.local_steps,
-/// parallel.reduction: tree, and keys that need its leaves.
+/// parallel.shard: gradients and parameters, with which each bucket is reduced in every micro-step;
+/// parallel.replicate; optimizer.outer.local_steps; parallel.reduction: tree, and keys that need
+/// its leaves.
 void check_parallel(const Rules& rules);
 
 }  // namespace trireme::deck

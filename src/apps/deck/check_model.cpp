@@ -72,7 +72,6 @@ struct ModelRules : Rules {
       conflict({key, "model.layers"}, "there are more letters than layers");
   }
 
-  /// A list must have one word per block.
   void recompute_of_every_block() const {
     const auto* list = config_.model.recompute.list();
     if (list == nullptr || shape_.layers == 0 || std::ssize(*list) == shape_.layers)
@@ -82,7 +81,6 @@ struct ModelRules : Rules {
                          list->size()));
   }
 
-  /// Findings about keys of rotary positions.
   void rotary_keys_mean_something() const {
     static constexpr std::pair<const char*, std::string_view> scaling[] = {
         {"model.rotary_scaling.type", "llama3, yarn, linear"},

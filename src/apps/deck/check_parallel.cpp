@@ -32,7 +32,6 @@ struct ParallelRules : Rules {
       say("parallel.replicate", problem);
   }
 
-  /// Fewer ranks must be possible.
   void ranks_can_be_lost() const {
     if (parallel.on_lost_rank != reduce::OnLostRank::shrink)
       return;

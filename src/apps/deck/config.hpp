@@ -50,7 +50,6 @@ std::map<std::string, std::string> resolved_model(const model::GptShape& shape);
 /// Section `model` of a deck for this model, on one line.
 std::string model_section(const model::GptShape& shape);
 
-/// Whether some of the training data are token files.
 bool has_token_files(const batches::DataConfig& data);
 /// Whether no tokenizer is known for the training data, so that they have no text: token files or
 /// synthetic data with more tokens than `bytes`, the default of data.tokenizer, has.

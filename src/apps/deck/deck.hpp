@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parses a deck and command-line overrides into a JobConfig, or reports everything that is wrong
-// with them.
+// Parses a deck and command-line overrides into a JobConfig, or reports all mistakes in them.
 //
 // 1. Rank 0 reads the file and every rank parses the same bytes, so all ranks get equal configs, or
 //    the same UserError, without exchanging structs.
@@ -28,8 +27,7 @@
 
 namespace trireme::deck {
 
-/// Place::file of overrides.
-inline constexpr const char* command_line = "command line";
+inline constexpr const char* command_line = "command line";  ///< Place::file of overrides
 
 /// The last name of a key's path: "kind" of "optimizer.schedule.kind".
 inline std::string leaf(const std::string& path) {
@@ -43,15 +41,13 @@ class KeyPlaces {
   explicit KeyPlaces(std::string file) : file_(std::move(file)) {}
 
   void give(const std::string& path, Place place) { given_[path] = std::move(place); }
-  /// Marks a key or section that could not be read, whose struct contains the default. "" is the
-  /// whole deck.
+  /// Marks a key or section that could not be read and has its default. "" is the whole deck.
   void spoil(const std::string& path) { spoilt_.insert(path); }
 
   [[nodiscard]] bool given(const std::string& path) const { return given_.contains(path); }
   /// Not given at all, or given and read.
   [[nodiscard]] bool readable(const std::string& path) const;
-  /// The place of the key, else of the innermost enclosing section that was given, else of the
-  /// file.
+  /// The place of the key, of the innermost enclosing section that was given, or of the file.
   [[nodiscard]] Place of(const std::string& path) const;
   /// `findings`, those about a key at its place.
   [[nodiscard]] std::vector<Diagnostic> placed(std::vector<Diagnostic> findings) const;
@@ -85,8 +81,7 @@ struct Circumstances {
   std::shared_ptr<const text::Tokenizer> tokenizer = {};
   /// Values of the references in deck and overrides, if the caller has already read them.
   std::optional<References> references = {};
-  /// Compare run.initial_weights with the model. One rank of a run does this for all.
-  bool reads_weights = true;
+  bool reads_weights = true;  ///< compare run.initial_weights with the model: on one rank of a run
 };
 
 /// The bytes of the file at `path`. Throws UserError if it is missing, unreadable or too long.

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Changes values in the text of a deck and preserves everything else, including comments, order and
-// layout.
+// Changes values in the text of a deck and preserves everything else: comments, order, layout.
 //
 // 1. The value of a given key is replaced; a list is written in brackets. Other keys are added to
 //    their section, and missing sections at the end.

@@ -24,8 +24,7 @@ namespace trireme::deck {
 
 class Reader {
  public:
-  /// `node` is the section's map, or null if the deck does not have the section. `all_keys` are the
-  /// paths of the whole deck, for hints.
+  /// `node`: the section's map, null if absent. `all_keys`: the paths of the whole deck, for hints.
   Reader(const Node* node,
          std::string path,
          KeyPlaces& places,

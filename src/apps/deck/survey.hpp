@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists every key of a JobConfig as plain data in the order of describe(), for the echo, the help
-// and the job of a run.
+// Lists every key of a JobConfig as plain data, in the order of describe(): for echo, help and job.
 #pragma once
 
 #include <string>
@@ -31,8 +30,7 @@ struct Entry {
 
 std::vector<Entry> survey(const JobConfig& config);
 
-/// deck.resolved.yaml: every key with its value and, as a comment, where it was given. parse() of
-/// it gives an equal config.
+/// deck.resolved.yaml: every key with its value and its place. parse() of it gives an equal config.
 std::string echo(const Deck& deck);
 
 /// The reference of all keys, of a section, or of one key. Throws UserError if it is unknown.

@@ -108,8 +108,7 @@ Problem decode(const Node& node, Or<T>& value) {
 /// Decodes a limit from a map with the single key `key`.
 Problem decode_limit(const Node& node, const char* key, Bytes& value);
 
-/// One word for all, a list of words, or a map with the limit. Messages count the elements of a
-/// list from 1.
+/// One word for all, a list of words, or a map with the limit. Messages count list items from 1.
 template <NamedEnum E>
 Problem decode(const Node& node, WordsOrBytes<E>& value) {
   if (node.kind == Node::Kind::list) {

@@ -2,10 +2,8 @@
 // The type and range of a key as text for help and messages, and the range check of a value that
 // decode() accepted (value.hpp).
 //
-// 1. Bounds belong to the key (base/key.hpp) and have its unit. They are inclusive unless above_min
-//    or below_max is set.
-// 2. A range is printed as yaml_text() writes values, so a bound can be copied from a message into
-//    a deck.
+// 1. Bounds have the unit of the key (base/key.hpp). above_min and below_max make them exclusive.
+// 2. A range is printed as yaml_text() writes values, so a bound can be copied into a deck.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +20,7 @@
 
 namespace trireme::deck {
 
-/// The kind of value that the key takes: "integer", "auto | cpu | cuda", "integer | auto", "integer
-/// | none | node".
+/// The kind of value that the key takes: "integer", "auto | cpu | cuda", "integer | none | node".
 template <class T>
 std::string type_text(const T& value) {
   if constexpr (NamedEnum<T>) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Warnings of an examination with their remedies: a pure function of the report, so that every
-// finding can be tested on any machine.
+// Warnings of an examination, with remedies: a pure function of the report, testable anywhere.
 //
 // A rank is slow below `slow_share` of the median of all ranks, since a step takes as long as its
 // slowest rank. A pair of ranks is slow above `slow_pair` times the median latency or below the
@@ -23,8 +22,7 @@ struct Finding {
   std::string remedy;
 };
 
-/// A finding if MPI connects fewer `ranks` than the launcher started processes: each would then run
-/// alone.
+/// A finding if MPI connects fewer `ranks` than the launcher started: each would then run alone.
 std::optional<Finding> disconnected(const Launch& launch, int ranks);
 
 std::vector<Finding> findings_of(const Report& report);

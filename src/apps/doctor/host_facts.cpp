@@ -95,8 +95,7 @@ HostFacts facts_of_this_host(const std::string& host, const std::string& gpu) {
 }
 
 Launch launch_of(const std::function<std::string(const char*)>& variable) {
-  // Slurm uses the highest step numbers for batch scripts and interactive shells, which srun did
-  // not start (slurm.h).
+  // Slurm uses the highest step numbers for scripts and shells that srun did not start (slurm.h).
   constexpr std::int64_t first_special_step = 0xfffffff0;
   const std::string job = variable("SLURM_JOB_ID"), step = variable("SLURM_STEP_ID");
   const bool in_step =

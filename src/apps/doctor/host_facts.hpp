@@ -85,8 +85,7 @@ Launch launch_of(const std::function<std::string(const char*)>& variable);
 /// Version of the libpmix that MPI has loaded into this process, if any; else "".
 std::string loaded_pmix();
 
-/// The launch according to the environment of a process; empty if it cannot be read. `process`: its
-/// number, or "self".
+/// The launch by the environment of `process`, a number or "self"; empty if it cannot be read.
 Launch launch_in_environment_of(const std::string& process);
 
 /// The launch of this process. Requires: MPI is initialized.

@@ -41,8 +41,7 @@ std::vector<double> ready_shares(const ComputeCost& cost, const layout::Plan& pl
   return shares;
 }
 
-/// By layout::readings(plan): share of a micro-step. The gradients of a layer are complete no
-/// earlier than those of the next.
+/// By layout::readings(plan): share of a micro-step; for a layer no earlier than for the next one.
 std::vector<double> reading_shares(const layout::Plan& plan, const std::vector<double>& shares) {
   std::map<int, double> layers;
   for (std::size_t p = 0; p < shares.size(); ++p) {

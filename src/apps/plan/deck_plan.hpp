@@ -54,8 +54,7 @@ struct DeckPlan {
   std::int64_t host_matrix_bytes = 0;  ///< sent to others by the host that sends most of them
   std::vector<model::RecomputeChoice> recompute = {};  ///< one per dtype
 
-  /// The memory that the deck needs with this parallel.shard; one of them is the deck's own.
-  /// Filled in by plan_with_choices() only.
+  /// The memory with one choice of parallel.shard. Filled in by plan_with_choices() only.
   struct Sharding {
     layout::Shard shard{};
     std::vector<layout::Budget> budgets;  ///< one per dtype; empty: not possible with this deck
@@ -74,8 +73,7 @@ DeckPlan plan_with_choices(const deck::Deck& deck, int ranks, int hosts = 1);
 /// All bytes that one rank holds, with parameters in plan.dtypes[dtype].
 std::int64_t whole_bytes(const DeckPlan& plan, std::size_t dtype);
 
-/// Throws UserError if the deck's limit for model.recompute is too small in every dtype of the
-/// plan.
+/// Throws UserError if the deck's limit for model.recompute is too small in all of plan.dtypes.
 void expect_room(const deck::Deck& deck, const DeckPlan& plan);
 /// The result of such a limit, one line per dtype; empty if the deck sets no limit.
 std::string recompute_text(const deck::Deck& deck, const DeckPlan& plan);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A machine file: the measured costs from which the time of a step is predicted.
-// `trireme bench reduce --fit` writes one, `trireme plan --machine` reads it;
-// users may read and edit it. It is YAML, read as a deck is, so that every mistake has its line and
-// column. Every key has its unit in its name or in a comment.
+// A machine file: the measured costs from which the time of a step is predicted. `trireme bench
+// reduce --fit` writes it, `trireme plan --machine` reads it, and users may edit it. It is YAML,
+// read as a deck is, so that mistakes have line and column. Keys have units in names or comments.
 //
 // 1. A link is one way of communicating among a number of ranks on a number of hosts. Its
 //    collectives are measured at several sizes; bytes are those of the whole bucket.
@@ -33,15 +32,13 @@ constexpr Numbers numbers_of(DType dtype) {
   return dtype == DType::bf16 ? Numbers::bf16 : Numbers::fp32;
 }
 
-/// A bucket's size, and the median of the slowest rank's times, but at most that of any larger
-/// bucket.
+/// A bucket's size, and the median of the slowest rank's times, at most that of any larger bucket.
 struct Point {
   std::int64_t bytes = 0;
   double seconds = 0;
 };
 
-/// One operation over one link: measured points, and the line that was fitted through them, seconds
-/// = latency_s + seconds_per_byte · bytes.
+/// One operation over one link, with the fit seconds = latency_s + seconds_per_byte · bytes.
 struct Collective {
   Operation operation = Operation::reduce_scatter;
   Numbers dtype = Numbers::fp32;  ///< of the elements that are sent
@@ -56,8 +53,7 @@ struct Wire {
   comm::Transport transport = comm::Transport::self;  ///< never auto
   comm::Reduction reduction = comm::Reduction::sum;
   std::int64_t ranks = 1, hosts = 1;
-  /// Groups of `ranks` ranks that share a host and communicate at the same time, each within
-  /// itself, as with parallel.replicate.
+  /// Groups of `ranks` ranks on the same hosts that communicate at once (parallel.replicate).
   std::int64_t groups = 1;
   bool operator==(const Wire&) const = default;
 };
@@ -77,7 +73,6 @@ struct Sharing {
   }
 };
 
-/// What was measured over a wire.
 struct Link : Wire, Sharing {
   double sums_s = 0;     ///< to add up norm and loss of a step over all ranks
   double control_s = 0;  ///< for the ranks to agree on requests after a step

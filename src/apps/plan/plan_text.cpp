@@ -94,7 +94,6 @@ std::string shardings_text(const DeckPlan& plan) {
   return text;
 }
 
-/// The same as JSON.
 Json shardings_json(const DeckPlan& plan) {
   Json json;
   for (const DeckPlan::Sharding& one : plan.shardings) {

@@ -14,8 +14,7 @@ namespace trireme::plan {
 
 /// The bucket table and the bytes per rank, for people.
 std::string plan_text(const DeckPlan& plan);
-/// The same numbers for programs, with more digits. `scaling`: the result of scaling_json(); null:
-/// none.
+/// The same numbers for programs, with more digits. `scaling`: of scaling_json(), or null.
 std::string plan_json(const DeckPlan& plan, const Json& scaling = {});
 
 /// A line for each source with its share of the run's tokens, its own tokens and the epochs, as far

@@ -29,7 +29,6 @@ std::vector<double> peaks_of(const optim::OptimizerConfig& optimizer, const opti
   return peaks;
 }
 
-/// Where some curve turns.
 std::set<std::int64_t> turns_of(const optim::OptimizerConfig& optimizer,
                                 const batches::BatchSizes& sizes,
                                 std::int64_t steps,

@@ -28,7 +28,6 @@ struct ScheduleLine {
   double momentum = 0;         ///< Muon's; 0 for others
 };
 
-/// One chart.
 struct ScheduleCurve {
   std::string title;
   double bottom = 0;            ///< the value at the lowest row

@@ -46,18 +46,16 @@ struct BucketCost {
 };
 
 struct StepModel {
-  /// Outlives the model. Requires: a plan.
-  const layout::Plan* plan = nullptr;
-  std::vector<BucketCost> buckets;  ///< in layout order
-  std::vector<double> reads;        ///< when each of layout::readings(*plan) begins; ascending
+  const layout::Plan* plan = nullptr;  ///< outlives the model. Requires: a plan
+  std::vector<BucketCost> buckets;     ///< in layout order
+  std::vector<double> reads;           ///< when each of layout::readings(*plan) begins; ascending
   std::int64_t micro_steps = 1;
   double micro_step_s = 0;
   double reducing_micro_step_s = 0;  ///< of one in which buckets are reduced: the last one
   double rest_s = 0, sums_s = 0, control_s = 0;
   double matrices_s = 0;            ///< Muon's
   std::size_t matrices_before = 0;  ///< the bucket before whose update they come
-  /// Mean share of the slowest rank's compute in which the other ranks wait.
-  double waiting_share = 0;
+  double waiting_share = 0;  ///< mean share of the slowest rank's compute in which the others wait
   bool overlap_gradients = true, overlap_parameters = true;
   bool reduces_each = false;                       ///< every micro-step reduces
   bool shares_slots = false;                       ///< of gradients. Requires: reduces_each

@@ -59,15 +59,13 @@ struct Additions {
   int replicas = 1;  ///< whose sums are added in a ring
 };
 
-/// Whether the rounding may differ between `own` and `other`, by rules 1 to 3. `own_wire` and
-/// `other_wire` are the actual transports, never auto.
+/// Whether rounding may differ, by rules 1 to 3. The wires are the actual transports, never auto.
 bool changes_bits(const Additions& additions,
                   const deck::JobConfig& own,
                   comm::Transport own_wire,
                   const deck::JobConfig& other,
                   comm::Transport other_wire);
 
-/// The deck with a setting, and its memory.
 struct Candidate {
   deck::JobConfig config;
   comm::Transport wire = comm::Transport::self;  ///< the actual transport, never auto

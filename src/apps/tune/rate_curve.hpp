@@ -33,7 +33,6 @@
 
 namespace trireme::tune {
 
-/// Range of the sweep, and when to stop.
 struct SweepRequest {
   double low = 1e-6, high = 1.0;  ///< rates of the first and the last step
   std::int64_t steps = 100;
@@ -51,8 +50,7 @@ struct RatePoint {
 
 struct RateCurve {
   std::vector<RatePoint> points;
-  /// Why the sweep ended before the last step; empty if it did not.
-  std::string ended;
+  std::string ended;  ///< why the sweep ended before the last step; empty if it did not
   std::optional<double> steepest, diverges, suggested;
 };
 

@@ -40,11 +40,9 @@ constexpr std::size_t computes_to_run = 2, links_to_run = 3;
 /// Rounds of these settings, and of the best one against the deck's own (confirms()).
 constexpr int rounds_of_runs = 4, rounds_again = 8;
 constexpr std::size_t searches = 2;
-/// Least settings in a search, however long a step takes.
-constexpr std::size_t least_searched = 3;
+constexpr std::size_t least_searched = 3;  // settings in a search, however long a step takes
 constexpr double part_of_free_memory = 0.9;
-/// Shares of the time.
-constexpr double search_part = 0.4, runs_part = 0.3, again_part = 0.3;
+constexpr double search_part = 0.4, runs_part = 0.3, again_part = 0.3;  // shares of the time
 
 std::int64_t free_bytes(comm::World& world) {
   const std::int64_t free = doctor::usable_bytes(doctor::facts_of_this_host(world.host()));
@@ -119,7 +117,6 @@ class Tuner {
   Tuning result_;
 };
 
-/// Memory of a rank.
 std::int64_t Tuner::bytes_of(const deck::JobConfig& config) const {
   return plan::whole_bytes(plan::plan_of(deck_of(config), world_.size(), result_.hosts), 0);
 }

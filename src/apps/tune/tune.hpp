@@ -53,7 +53,6 @@ struct Tuning {
   std::vector<Run> runs;  ///< the deck's own first
   std::optional<Repeated> repeated;
 
-  /// The recommended setting.
   [[nodiscard]] const Run& chosen() const {
     const bool better = repeated && confirms(repeated->seconds, repeated->own_seconds);
     return better ? runs[repeated->run] : runs.front();

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Formats the result of `trireme tune` as text, as JSON, and as comments of the deck that it
-// writes.
+// Formats the result of `trireme tune` as text, as JSON, and as comments in the deck it writes.
 #pragma once
 
 #include <optional>

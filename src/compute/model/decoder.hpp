@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Generates text with a cache of keys and values, so that each token costs a forward pass of only
-// one position.
+// Generates text with a cache of keys and values: each token costs a forward pass of one position.
 //
 // It uses the layers of Gpt (layers.hpp) with views of the same parameters, planned for single
 // positions: a row of a call is one position of one of `sequences` independent sequences.

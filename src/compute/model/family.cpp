@@ -5,10 +5,9 @@ namespace trireme::model {
 
 /// GPT-2: Radford et al. 2019. Llama: Touvron et al. 2023, with Llama 3's theta. Qwen2: arXiv
 /// 2407.10671, section 2.2, and Qwen3: arXiv 2505.09388, section 2, both with config.json of the
-/// published checkpoints. nanochat:
-/// github.com/karpathy/nanochat, nanochat/gpt.py, as in NanoChatForCausalLM of transformers,
-/// without the later value embeddings, residual scalars, smear, backout and windows. Its epsilon is
-/// that of fp32, PyTorch's default for norms.
+/// published checkpoints. nanochat: github.com/karpathy/nanochat, nanochat/gpt.py, as in
+/// NanoChatForCausalLM of transformers, without the later value embeddings, residual scalars,
+/// smear, backout and windows. Its epsilon is that of fp32, PyTorch's default for norms.
 GptShape parts_of(Family family) {
   switch (family) {
     case Family::gpt2:

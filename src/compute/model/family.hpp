@@ -4,8 +4,7 @@
 //
 // 1. Both only fill keys that are auto or 0 (resolve() in config.hpp). A checkpoint contains the
 //    resolved shape, never the name of a family or preset.
-// 2. A preset names its family. `family` together with a preset overrides the parts but not the
-//    sizes.
+// 2. A preset names its family. `family` together with a preset overrides parts but not sizes.
 // 3. The sources of all numbers are in family.cpp.
 #pragma once
 

@@ -55,21 +55,18 @@ using nn::Hooks;
 struct Batch {
   ConstView tokens;
   ConstView targets;
-  /// Global index of row 0, for dropout, in memory of the device; the rows are consecutive samples.
-  /// It increases through the whole run, so every step has its own masks. Only training with
-  /// dropout reads it.
+  /// Global index of row 0, in memory of the device, so that every step has its own dropout masks;
+  /// the rows are consecutive samples. Only training with dropout reads it.
   const std::uint64_t* first_sample = nullptr;
-  /// Factor of every token's loss in the sum whose gradient is added; none: one over the number of
-  /// tokens, so the gradient is that of the mean.
+  /// Factor of every token's loss in the sum whose gradient is added; none: 1 / number of tokens.
   std::optional<float> loss_scale = {};
 };
 
 class Gpt {
  public:
-  /// `micro_sequences` is the largest B of any call; products for a smaller one are created at its
-  /// first use. `dtype` of parameters and activations is fp32 or bf16; `seed` is for dropout.
-  /// Scratch is leased from `scratch`, which must outlive the model; null: the model creates a
-  /// pool. `options` apply to its products and attentions.
+  /// `micro_sequences` is the largest B of any call. `dtype` of parameters and activations is fp32
+  /// or bf16; `seed` is for dropout. Scratch is leased from `scratch`, which must outlive the
+  /// model; null: the model creates a pool. `options` apply to its products and attentions.
   Gpt(device::Device& device,
       const GptShape& shape,
       DType dtype,
@@ -109,8 +106,7 @@ class Gpt {
   template <class Finish>
   void forward(nn::Call& call, ConstView tokens, const Finish& finish) const;
 
-  /// With recompute: block: recomputes the activations of the block with residual `first` from its
-  /// input.
+  /// With recompute: block: recomputes the block with residual `first` from its input.
   void forward_again(const nn::Call& call, std::size_t first) const;
   /// Backward from the gradient of the final norm's output, in call.narrow, to the embeddings.
   void backward(const nn::Call& call, ConstView tokens) const;

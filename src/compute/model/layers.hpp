@@ -46,8 +46,7 @@ struct Layers {
   Layers(const Layers&) = delete;
   Layers& operator=(const Layers&) = delete;
 
-  /// Plans memory for batches of up to `sequences`; with a cache, for decoding up to `sequences`
-  /// single positions.
+  /// Memory for batches of up to `sequences`; with a cache, for decoding as many single positions.
   nn::ActivationPlan plan(DType dtype,
                           std::int64_t sequences,
                           device::Kind kind,
@@ -57,11 +56,9 @@ struct Layers {
   /// Call::size of a batch size, which is prepared at its first use. Sizes differ in `sequences`.
   std::size_t size_of(nn::Kernels& kernels, const nn::BatchSize& size);
 
-  /// The value of Call::document_starts; empty without document mask. Once per call of whole
-  /// sequences.
+  /// Call::document_starts for a call of whole sequences; empty without document mask.
   [[nodiscard]] ConstView document_starts(const nn::Call& call, ConstView tokens) const;
-  /// From tokens to the output of the final norm, with before_use in forward order
-  /// (layers_forward).
+  /// From tokens to the output of the final norm (layers_forward.cpp), with before_use in order.
   void forward(const nn::Call& call, ConstView tokens) const;
   /// Adds the output of residual i's branch to the stream, and computes the norm after it.
   void add_and_normalize(const nn::Call& call, std::size_t i) const;
@@ -70,7 +67,6 @@ struct Layers {
   void announce(const nn::Call& call, std::size_t group) const {
     announce(call, group_begin_[group], group_begin_[group + 1]);
   }
-  /// Calls before_use for the parameters of the embedding's norm only.
   void announce_embedding_norm(const nn::Call& call) const;
   /// Throws ContractError if the views, of `what`, do not match the parameter table and `dtype`.
   void expect_views(const auto& views, DType dtype, const char* what) const {
@@ -95,8 +91,7 @@ struct Layers {
   /// Output of the embedding, before embedding_norm if there is one.
   [[nodiscard]] View embedded(const nn::Call& call) const { return call.view(residuals.front().x); }
 
-  /// Residuals of a block: attention and MLP.
-  static constexpr std::size_t per_block = 2;
+  static constexpr std::size_t per_block = 2;  ///< residuals: attention and MLP
   const GptShape shape;
   nn::Registry registry;
   std::unique_ptr<nn::Embedding> embedding;
@@ -104,8 +99,7 @@ struct Layers {
   std::vector<Residual> residuals;
   std::unique_ptr<nn::LayerNorm> final_norm;
   std::unique_ptr<nn::Head> head;
-  /// The table of angles of rotary positions, which all blocks share; it persists between calls.
-  nn::Slot angles;
+  nn::Slot angles;  ///< table of rotary positions, which all blocks share; persists between calls
   nn::Slot x_last;  ///< the output of the last block
   nn::Slot window;  ///< [T] int32, the padded window of next_logits
   nn::Slot starts;  ///< [T] int32 per sequence, where documents begin
@@ -136,8 +130,7 @@ std::vector<layout::Parameter> parameter_table(const GptShape& shape);
 /// et al. 2020, section 2.1, attention term as llm.c.
 double flops_per_token(const GptShape& shape);
 
-/// Activations and scratch of a model on a device of `kind`, for batches of up to
-/// `micro_sequences`.
+/// Activations and scratch on a device of `kind`, for batches of up to `micro_sequences`.
 nn::ActivationPlan activation_plan(const GptShape& shape,
                                    DType dtype,
                                    std::int64_t micro_sequences,

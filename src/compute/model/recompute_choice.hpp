@@ -36,8 +36,7 @@ struct RecomputeChoice {
   bool fits = false;       ///< false: `bytes` is the minimum
 };
 
-/// Chooses so that activations and scratch of `shape` take at most `most_bytes`. Ignores
-/// shape.recompute.
+/// For at most `most_bytes` of activations and scratch, if possible. Ignores shape.recompute.
 RecomputeChoice choose_recompute(const GptShape& shape,
                                  const ActivationSizes& sizes,
                                  std::int64_t most_bytes);

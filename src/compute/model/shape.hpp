@@ -42,9 +42,8 @@ using nn::Recompute;
 using nn::RecomputeKey;
 using ops::RotaryScaling;
 
-/// All sizes are known and consistent. The defaults are GPT-2's. Members without meaning in a
-/// model, such as theta without rotary positions, have their defaults, so that equal models compare
-/// equal.
+/// All sizes are known and consistent. The defaults are GPT-2's. Members without meaning in a model
+/// (theta without rotary positions) have their defaults, so that equal models compare equal.
 struct GptShape {
   /// Blocks; query heads; width of the residual stream; tokens of a sequence; token ids, including
   /// unused ones. All above 0.
@@ -84,7 +83,6 @@ struct GptShape {
   [[nodiscard]] std::int64_t key_value_heads() const {
     return grouped_heads != 0 ? grouped_heads : heads;
   }
-  /// Width of the MLP's hidden layer.
   [[nodiscard]] std::int64_t mlp_channels() const {
     return hidden != 0 ? hidden : default_mlp_channels();
   }

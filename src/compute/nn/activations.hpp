@@ -1,21 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans the memory of a model: activations retained between forward and backward in one buffer, and
-// temporary tensors from a scratch pool. Both are planned once, for the largest batch. Each layer
-// requests its activations from a Planner and gets Slots, which a Call (call.hpp) converts to
-// views.
+// temporary tensors from a scratch pool, both for the largest batch. Each layer requests its
+// activations from a Planner and gets Slots, which a Call (call.hpp) converts to views.
 //
-// A plan needs no device. Items follow one another in the buffer, each at a multiple of 128 bytes.
-// A scratch item always has its planned size, whatever the batch, so the pool's blocks have their
-// final size after the first step.
+// A plan needs no device. Items are at multiples of 128 bytes in the buffer. A scratch item always
+// has its planned size, so the pool's blocks have their final size after the first step.
 //
 // 1. All blocks request the same items in the same order. Of blocks with recompute: block only the
 //    input is retained; their other items share the memory of one block. With recompute: gelu,
 //    `cheap` items are dropped.
 // 2. Evaluation needs nothing of earlier blocks: all blocks use the items of the first block that
 //    retains them.
-// 3. The residual stream has the dtype of the activations, also bf16, which halves the memory
-//    traffic. Norm statistics, matrix products, weight gradients and the loss are summed in fp32 in
-//    any case.
+// 3. The residual stream has the dtype of the activations, also bf16, which halves memory traffic.
+//    Norm statistics, matrix products, weight gradients and the loss are summed in fp32.
 #pragma once
 
 #include <cstdint>
@@ -70,8 +67,7 @@ class ActivationPlan {
   struct Scratch {
     Item logits;    ///< [head_rows, V], then their gradient; of fp32 for bf16 [loss_rows, V]
     Item d_logits;  ///< [head_rows, V] bf16 gradient of fp32 logits
-    /// [R, C or wider] the output of a branch; in backward its gradient or that of its input
-    Item narrow;
+    Item narrow;    ///< [R, C or wider] output of a branch; in backward its or its input's gradient
     Item wide;      ///< the widest tensor inside a branch: a gradient, or a recomputed item
     Item dx;        ///< [R, C] the gradient of the residual stream
     Item d_branch;  ///< [R, C] dx after dropout
@@ -83,8 +79,7 @@ class ActivationPlan {
   };
 
   [[nodiscard]] const std::vector<Item>& items() const { return items_; }
-  /// Size of the buffer.
-  [[nodiscard]] std::size_t bytes() const { return bytes_; }
+  [[nodiscard]] std::size_t bytes() const { return bytes_; }  ///< size of the buffer
   [[nodiscard]] const Scratch& scratch() const { return scratch_; }
   /// Maximum rows whose gradients of logits exist at a time (head.hpp).
   [[nodiscard]] std::int64_t head_rows() const { return head_rows_; }
@@ -131,8 +126,7 @@ class Planner {
   void need(ActivationPlan::Item ActivationPlan::Scratch::*which, std::int64_t elements);
   void set_logits(std::int64_t chunk, std::int64_t part, std::int64_t vocabulary, DType dtype);
 
-  /// The plan; call after all layers have made their requests.
-  ActivationPlan finish() { return std::move(plan_); }
+  ActivationPlan finish() { return std::move(plan_); }  ///< after all requests
 
  private:
   static constexpr std::size_t none = static_cast<std::size_t>(-1);

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Causal multi-head self-attention between two linear layers: one product for queries, keys and
-// values of all heads, packed as ops/attention.hpp needs them, and one for the output. Query heads
-// may share keys and values. Queries and keys may be normalized per head and rotated in place, in
-// one pass (ops/head_norm.hpp, ops/rotary.hpp); backward and the decoding cache
-// (ops/cached_attention.hpp) use the transformed values, and the norm retains the original ones in
-// training.
+// values of all heads, packed for ops/attention.hpp, and one for the output. Query heads may share
+// keys and values. Queries and keys may be normalized per head and rotated in place, in one pass
+// (ops/head_norm.hpp, ops/rotary.hpp); backward and the decoding cache (ops/cached_attention.hpp)
+// use the transformed values, and the norm retains the original ones in training.
 #pragma once
 
 #include <cstdint>
@@ -53,9 +52,8 @@ struct AttentionConfig {
 
 class Attention final : public Branch {
  public:
-  /// With gains, registers attn.q_norm.weight and attn.k_norm.weight. `angles` is
-  /// the table of rotary_table() (ops/rotary.hpp), retained always, and must outlive the layer;
-  /// null: no rotation.
+  /// With gains, registers attn.q_norm.weight and attn.k_norm.weight. `angles`, the table of
+  /// rotary_table() (ops/rotary.hpp), is retained always and outlives the layer; null: no rotation.
   Attention(Registry& registry,
             const std::string& scope,
             const AttentionConfig& config,

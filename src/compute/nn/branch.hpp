@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Interface of a branch of the residual stream, x + branch(norm(x)): Attention or Mlp.
 //
-// 1. The input is the norm's output. The branch writes its output to call.narrow, and the next norm
-//    adds it to the stream.
+// 1. The input is the norm's output. The output is call.narrow, which the next norm adds to x.
 // 2. Forward has two parts, because recomputing a block needs only the first.
 // 3. Scratch: forward may use `wide`, from the first part to the second; backward may use both.
 #pragma once
@@ -30,7 +29,6 @@ class Branch {
 
   /// Computes everything that backward reads.
   virtual void forward_inside(const Call& call, ConstView x) const = 0;
-  /// Computes the output into call.narrow.
   virtual void forward_output(const Call& call) const = 0;
   /// Computes the gradient of the input into call.narrow from that of the output, `dy`, which must
   /// not be in call.narrow. Reports the branch's parameters.

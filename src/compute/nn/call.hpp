@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The context of every layer during one call of train, evaluate or next_logits, or of a Decoder
-// (model/decoder.hpp).
+// The context of every layer during one call of Gpt (model/gpt.hpp) or Decoder (model/decoder.hpp).
 //
-// Layers own neither parameters nor memory. A Call converts a ParameterIndex to the view that is
-// currently bound, and a Slot (activations.hpp) to a view for this batch. Views are cheap, and no
-// layer stores one between calls.
+// Layers own neither parameters nor memory, and store no views. A Call converts a ParameterIndex to
+// the view that is currently bound, and a Slot (activations.hpp) to a view for this batch.
 #pragma once
 
 #include <cstdint>
@@ -30,8 +28,7 @@ struct Bound {
   std::vector<View> gradients;
 };
 
-/// The sequence and position of each row in the decoder's cache, [rows] int32 each
-/// (ops/cached_attention.hpp).
+/// Sequence and position of each row in the cache (ops/cached_attention.hpp), [rows] int32 each.
 struct CachePositions {
   ConstView sequences, positions;
 };
@@ -45,13 +42,11 @@ struct Call {
   device::Stream& stream;
   std::int64_t sequences = 0;
   std::int64_t context = 0;
-  /// Index of the prepared batch size (kernels.hpp).
-  std::size_t size = 0;
+  std::size_t size = 0;  ///< index of the prepared batch size (kernels.hpp)
   bool training = false;
-  bool report = false;  ///< call gradient_ready
-  /// Rate, key and first sample; each layer sets its site.
-  ops::Dropout dropout{};
-  View narrow{}, wide{};  ///< scratch, as large as planned
+  bool report = false;     ///< call gradient_ready
+  ops::Dropout dropout{};  ///< rate, key and first sample; each layer sets its site
+  View narrow{}, wide{};   ///< scratch, as large as planned
   /// Not null while decoding: context is 1, and the layers' caches contain the earlier positions.
   const CachePositions* cached = nullptr;
   /// With a document mask: the position where the document of each row begins, [rows] int32

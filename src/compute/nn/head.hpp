@@ -12,13 +12,12 @@
 // Within a chunk, logits and loss are computed in parts (HeadConfig::loss_rows), so that on a GPU
 // the logits of a part can stay in its cache until the loss replaces them with their gradient. On a
 // CPU, gradients in bf16 take half the memory of the logits, so a chunk has twice the rows of a
-// part: the gradient of the weight is read and written half as often. A step of gpt2-124m takes
-// 0.91 to 0.97 of the time on two cores with AMX.
+// part: the gradient of the weight is read and written half as often.
 //
-// On a CPU, the logits, loss and input gradient of a row have the same bits in any chunk
-// (ops/matmul.hpp). The weight's gradient is summed chunk by chunk, so its rounding
-// depends on the chunks. These depend on vocabulary, context and, for short contexts, the maximum
-// number of sequences; never on threads, ranks or the current batch.
+// On a CPU, logits, loss and input gradient of a row have the same bits in any chunk
+// (ops/matmul.hpp). The rounding of the weight's gradient depends on the chunks: on vocabulary,
+// context and, for short contexts, the maximum number of sequences; never on threads, ranks or the
+// batch.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +34,7 @@ struct HeadConfig {
   std::int64_t channels = 0, vocabulary = 0;
   double deviation = 0;    ///< of the initial values of an own weight
   ops::LossTerms terms{};  ///< the cap also applies to returned logits
-  /// Rows of a part of a chunk. 0: all; on a CPU in bf16, at most those whose fp32 logits take
-  /// 104 MiB.
+  /// Rows of a part of a chunk. 0: all; on a CPU in bf16, at most 104 MiB of fp32 logits.
   std::int64_t loss_rows = 0;
 };
 

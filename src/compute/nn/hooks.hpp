@@ -6,9 +6,8 @@
 //    groups are not read any more, except a tied embedding, which the head reads too.
 // 2. before_write is called in backward before the first op of a micro-step that writes to a
 //    gradient, and possibly again before later ones.
-// 3. gradient_ready is called once per parameter, on the last micro-step of a step, in exactly
-//    reverse registration order (registry.hpp), when the last write to this gradient has been
-//    enqueued.
+// 3. gradient_ready is called once per parameter, on the last micro-step, in exactly reverse
+//    registration order (registry.hpp), when the last write to its gradient has been enqueued.
 #pragma once
 
 #include <span>
@@ -18,16 +17,13 @@
 
 namespace trireme::nn {
 
-/// Those of this class do nothing: for evaluation and sampling with complete parameters.
+/// These do nothing: for evaluation and sampling with complete parameters. Ops are on `stream`.
 class Hooks {
  public:
   virtual ~Hooks() = default;
-  /// The ops that follow on `stream` read these parameters.
   virtual void before_use(std::span<const ParameterIndex> /*parameters*/,
                           device::Stream& /*stream*/) {}
-  /// An op that follows on `stream` writes to this gradient.
   virtual void before_write(ParameterIndex /*parameter*/, device::Stream& /*stream*/) {}
-  /// The last write to this gradient in this step has been enqueued on `stream`.
   virtual void gradient_ready(ParameterIndex /*parameter*/, device::Stream& /*stream*/) {}
 };
 

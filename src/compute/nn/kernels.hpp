@@ -21,8 +21,7 @@ namespace trireme::nn {
 struct BatchSize {
   std::int64_t sequences = 0, context = 0;
   DType dtype = DType::f32;
-  /// For decoding, forward only (PlanSizes); else not given.
-  CacheSize cache{};
+  CacheSize cache{};  ///< for decoding, forward only (PlanSizes); else not given
 
   [[nodiscard]] std::int64_t rows() const { return sequences * context; }
 };

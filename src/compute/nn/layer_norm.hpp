@@ -40,17 +40,15 @@ class LayerNorm {
   void plan(Planner& planner, Retention how);
   /// output = norm(x).
   void forward(const Call& call, ConstView x) const;
-  /// sum = x + dropout(branch), output = norm(sum), with the same bits as forward(sum). `sum` may
-  /// be `x`.
+  /// sum = x + dropout(branch), output = norm(sum), same bits as forward(sum). `sum` may be `x`.
   void forward_sum(
       const Call& call, View sum, ConstView x, ConstView branch, const ops::Dropout& dropout) const;
   /// dx += the gradient with respect to x when `accumulate`, = otherwise; dy is that of the output.
   /// Reports the norm's own gradients.
   void backward(const Call& call, View dx, ConstView dy, ConstView x, bool accumulate) const;
   [[nodiscard]] View output(const Call& call) const { return call.view(output_); }
-  /// Requests that every backward pass adds the sums over the rows of the gradient that it computes
-  /// to the gradient of `bias`. Returns whether the layer accepts; it accepts at most one
-  /// parameter.
+  /// Requests that backward adds its row sums to the gradient of `bias`. Returns whether the layer
+  /// accepts; it accepts at most one parameter.
   bool accept_bias_sums(ParameterIndex bias);
 
  private:

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The three matrix products of a linear layer, y = x · Wᵀ + b, shared by all layers of the same
-// shape.
+// The three matrix products of a linear layer, y = x · Wᵀ + b, shared by layers of equal shape.
 //
-// Shapes: x, dx = [rows, in], y, dy = [rows, out], weight = [out, in], bias = [out]; weight
-// gradients are fp32 and added to. All other dtypes are `dtype`, except y, which may be fp32
-// (logits).
+// Shapes: x, dx = [rows, in], y, dy = [rows, out], weight = [out, in], bias = [out]. Gradients of
+// weights are fp32 and added to. Other dtypes are `dtype`, except y, which may be fp32 (logits).
 //
-// On a CPU a row of y does not depend on the other rows (ops/matmul.hpp); on a GPU this
-// holds up to the rounding of sums.
+// On a CPU a row of y does not depend on the others (ops/matmul.hpp); on a GPU, up to rounding.
 //
 // A GELU after or before the layer is computed within the product if the device can
 // (ops::Epilogue), else in a separate pass. `z` = [rows, out] or [rows, in] is the input of the
@@ -81,9 +78,8 @@ struct ListedProduct {
   std::string layer;  ///< "qkv", "attention_projection", "fc", "mlp_projection", "head"
   LinearShape products;
   std::int64_t count = 1;
-  bool logits = false;  ///< the head: y are logits, of a chunk of rows
-  /// The next layer computes the gradient of the bias (layer_norm.hpp).
-  bool bias_is_fused = false;
+  bool logits = false;         ///< the head: y are logits, of a chunk of rows
+  bool bias_is_fused = false;  ///< the next layer computes the bias's gradient (layer_norm.hpp)
 
   /// FLOP of one of the three products.
   [[nodiscard]] double flops() const {

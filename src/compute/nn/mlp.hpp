@@ -49,7 +49,6 @@ class Mlp final : public Branch {
   [[nodiscard]] bool fuses() const {
     return config_.activation == Activation::gelu && !recomputes();
   }
-  /// The activation's output.
   [[nodiscard]] View activated(const Call& call) const {
     return recomputes() ? hidden_of(call) : call.view(activated_);
   }

@@ -19,7 +19,6 @@
 
 namespace trireme::nn {
 
-/// Stands for a parameter that the layer does not have.
 inline constexpr ParameterIndex absent{-1};
 
 /// Initial values: normal(0, deviation) when deviation > 0, else the constant.
@@ -41,8 +40,7 @@ class Registry {
   /// The index of the next parameter to be registered.
   [[nodiscard]] ParameterIndex next() const { return static_cast<ParameterIndex>(table_.size()); }
 
-  /// Initial values of one parameter's elements from `begin` on, fp32: a pure function of (seed,
-  /// parameter, element).
+  /// Initial values from element `begin` on, fp32: a pure function of (seed, parameter, element).
   void initialize(ParameterIndex parameter,
                   std::uint64_t seed,
                   View values,

@@ -64,8 +64,7 @@ ExitCode bench_on_ranks(Arguments arguments,
   });
 }
 
-/// Declares a bench of a deck, which `measure` makes with the device that a run of the deck would
-/// use.
+/// Declares a bench of a deck: `measure`, with the device that a run of the deck would use.
 Action declare_deck_bench(CLI::App& command, decltype(bench::bench_ops)* measure) {
   struct Options : Common {
     DeckArguments deck;
