@@ -10,7 +10,7 @@
 // forward waits for a bucket just before it first reads from it. Every arrow that crosses streams
 // is one event (those of a gather: parameter_store.hpp):
 //
-//  ready    compute stream, after the bucket's last gradient; the reduction waits for it
+//   ready    compute stream, after the bucket's last gradient; the reduction waits for it
 //   end      communication stream, after the reduction; compute waits before the optimizer reads
 //
 // With reduction: tree a step has several leaves per rank (reduce/leaves.hpp): each but the last
