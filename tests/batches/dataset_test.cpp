@@ -124,7 +124,7 @@ TEST(Split, ReportsEverythingAtOnce) {
     EXPECT_THAT(error.what(), testing::HasSubstr("model.vocabulary: 20 is too small: "
                                                  "the data contain tokens up to 39"));
     EXPECT_THAT(error.what(), testing::HasSubstr("36 training tokens make 3 sequences of context "
-                                                 "10, but a step needs 4"));
+                                                 "10, but the largest step needs 4"));
     EXPECT_THAT(error.what(), testing::HasSubstr("0.1 of 40 tokens is 4"));
   }
 }
