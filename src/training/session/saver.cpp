@@ -3,25 +3,23 @@
 
 #include <algorithm>
 #include <iterator>
-#include <set>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "base/hash.hpp"
-#include "base/round_up.hpp"
 #include "device/recorder.hpp"
 #include "layout/budget.hpp"
 
 #include "model/gpt.hpp"
-#include "ops/elementwise.hpp"
 
 #include "comm/control/together.hpp"
 
 #include "record/checkpoint/checkpoint_directory.hpp"
-#include "record/checkpoint/manifest.hpp"
 #include "weights/open.hpp"
 
+#include "session/compression_state.hpp"
+#include "session/load_slabs.hpp"
 #include "session/session.hpp"
 
 namespace trireme::session {
@@ -88,126 +86,8 @@ std::vector<record::MutableSlab> owned_slabs(const layout::Plan& plan,
   return slabs;
 }
 
-using Holder = reduce::Carried::Holder;
-
-/// The state's name in a checkpoint. What each rank or leaf has is numbered.
-std::string state_of(const reduce::Carried& one) {
-  switch (one.holder) {
-    case Holder::rank:
-    case Holder::leaf:
-      return fmt::format("{}-{}", one.name, one.index);
-    case Holder::all:
-      return std::string(record::partial_state) + one.name;
-    case Holder::owner:
-      break;
-  }
-  return one.name;
-}
-
-/// The parts of parameters in what compression carries.
-void add_carried(std::vector<record::MutableSlab>& slabs,
-                 const layout::Plan& plan,
-                 const reduce::Carried& one) {
-  for (const layout::Piece& piece : plan.find_pieces(one.bucket, one.begin, one.values.elements))
-    slabs.push_back({state_of(one), piece.parameter, piece.parameter_begin,
-                     one.values.slice(piece.shard_begin, piece.elements)});
-}
-
 /// The fact with the number of replicas whose moments a checkpoint has, if there are local steps.
 constexpr std::string_view moments_fact = "replicas_of_moments";
-
-/// The fact with Session::gradient_scale, if compression carries anything.
-constexpr std::string_view scale_fact = "scale_of_gradients";
-
-/// The name of a state after this prefix is the fact with the number of ranks that have it.
-constexpr std::string_view carried_prefix = "ranks_of_";
-
-std::string carried_fact(const reduce::Carried& carried) {
-  return std::string(carried_prefix) + carried.name;
-}
-
-/// Whether a carried state is one of local steps, in the unit of weights.
-bool is_outer(const reduce::Carried& carried) {
-  return carried.name.starts_with("outer_");
-}
-
-bool is_stored(const record::Manifest& manifest,
-               const std::string& name,
-               ParameterIndex parameter) {
-  const auto state = std::ranges::find(manifest.states, name, &record::SavedState::name);
-  return state != manifest.states.end() &&
-         !manifest
-              .pieces_of(static_cast<std::size_t>(state - manifest.states.begin()), at(parameter))
-              .empty();
-}
-
-/// The errors in a checkpoint that are not among those that a run carries, by parameter, with the
-/// gradients to which they can be added. That of rank or leaf 0 stands for all. The same on all
-/// ranks.
-std::vector<reduce::Carried> other_errors(const record::Manifest& manifest,
-                                          const record::NameValues& facts,
-                                          const reduce::Engine& engine,
-                                          const std::vector<reduce::Carried>& carried) {
-  const layout::Plan& plan = engine.plan();
-  std::set<std::pair<std::string, ParameterIndex>> held;
-  for (const reduce::Carried& one : carried) {
-    const bool by_owners = one.holder == Holder::owner || is_outer(one);
-    const auto pieces = by_owners
-                            ? plan.find_pieces(one.bucket, 0, plan.bucket(one.bucket).elements)
-                            : plan.find_pieces(one.bucket, one.begin, one.values.elements);
-    for (const layout::Piece& piece : pieces) held.emplace(one.name, piece.parameter);
-  }
-  std::vector<reduce::Carried> others;
-  for (const auto& [fact, ranks] : facts) {
-    if (!fact.starts_with(carried_prefix) || fact.find("error") == std::string::npos)
-      continue;
-    reduce::Carried one{.name = fact.substr(carried_prefix.size()), .bucket = {}, .values = {}};
-    one.holder = one.name.ends_with("sum_error") ? Holder::owner : Holder::rank;
-    for (std::size_t p = 0; p < plan.parameters().size(); ++p) {
-      const auto parameter = static_cast<ParameterIndex>(p);
-      one.bucket = plan.placement(parameter).bucket;
-      one.begin = plan.placement(parameter).begin - plan.bucket(one.bucket).begin;
-      one.values = engine.gradient(parameter);
-      if (!held.contains({one.name, parameter}) && is_stored(manifest, state_of(one), parameter))
-        others.push_back(one);
-    }
-  }
-  return others;
-}
-
-/// Slabs in host memory, which record/ fills. For a GPU they are copies, which are sent to it
-/// afterwards.
-class HostSlabs {
- public:
-  HostSlabs(std::vector<record::MutableSlab> slabs, device::Stream& stream)
-      : stream_(stream), there_(std::move(slabs)), here_(there_) {
-    if (stream_.device().kind() == device::Kind::cpu)
-      return;
-    std::size_t bytes = 0;
-    for (const auto& slab : there_) bytes += slab.data.bytes();
-    memory_.resize(bytes);
-    std::byte* next = memory_.data();
-    for (auto& slab : here_) {
-      slab.data.data = next;
-      next += slab.data.bytes();
-    }
-  }
-
-  [[nodiscard]] const std::vector<record::MutableSlab>& slabs() const { return here_; }
-
-  void send_back() {
-    if (memory_.empty())
-      return;
-    for (std::size_t i = 0; i < here_.size(); ++i)
-      stream_.device().copy(there_[i].data, here_[i].data, stream_);
-    stream_.synchronize();
-  }
-
- private:
-  device::Stream& stream_;
-  std::vector<record::MutableSlab> there_, here_;
-  std::vector<std::byte> memory_;
-};
 
 /// Whether a checkpoint is written from a copy: record/ reads only host memory.
 bool takes_snapshot(const record::CheckpointConfig& config, device::Kind kind) {
@@ -272,10 +152,7 @@ std::optional<Saver::Resumed> Saver::load_newest(const std::string& run_director
     std::erase_if(wanted, [&](const record::MutableSlab& slab) {
       return slab.state != session_.optimizer.slots().front().name;
     });
-  HostSlabs slabs(std::move(wanted), *session_.compute_stream);
-  const auto facts = record::load_checkpoint(directory, session_.plan, model_facts(job_.shape),
-                                             slabs.slabs(), world_);
-  slabs.send_back();
+  const auto facts = load_slabs(directory, std::move(wanted), session_, world_);
   if (const std::string told = record::fact_of(facts.more, "precision");
       !told.empty() && told != precision())
     throw UserError(std::vector<Diagnostic>{
@@ -286,7 +163,7 @@ std::optional<Saver::Resumed> Saver::load_newest(const std::string& run_director
                      precision(), job_.run.precision == Precision::automatic ? " (auto)" : "",
                      directory, told)}});
   load_moments(directory, facts);
-  load_carried(directory, facts, log);
+  load_compression(directory, facts, session_, world_, log);
   session_.optimizer.publish_parameters();
   log.info("resumed from {}: step {}, sample {}", directory, facts.step, facts.next_sample);
   return Resumed{directory, facts};
@@ -297,98 +174,10 @@ void Saver::load_moments(const std::string& directory, const record::CheckpointF
   const std::string writers = record::fact_of(facts.more, moments_fact);
   if (writers.empty())
     return;
-  HostSlabs slabs(all_slabs(session_.optimizer, true,
-                            session_.plan.replica_of(world_.rank()) % std::stoi(writers)),
-                  *session_.compute_stream);
-  record::load_checkpoint(directory, session_.plan, model_facts(job_.shape), slabs.slabs(), world_);
-  slabs.send_back();
-}
-
-void Saver::load_carried(const std::string& directory,
-                         const record::CheckpointFacts& facts,
-                         Log& log) {
-  if (std::ranges::none_of(facts.more,
-                           [](const auto& fact) { return fact.first.starts_with(carried_prefix); }))
-    return;
-  if (const std::string scale = record::fact_of(facts.more, scale_fact); !scale.empty())
-    session_.gradient_scale = std::stod(scale);
-  const auto manifest =
-      comm::from_first_rank(world_, [&] { return record::read_manifest(directory); });
-  std::vector<reduce::Carried> carried = session_.optimizer.carried();
-  std::erase_if(carried, [&](const auto& one) {
-    return record::fact_of(facts.more, carried_fact(one)).empty();
-  });
-  const std::size_t num_own = carried.size();
-  std::ranges::move(to_first_gradient(other_errors(manifest, facts.more, session_.engine, carried),
-                                      directory, log),
-                    std::back_inserter(carried));
-  // One rank of those that add up their gradients.
-  const bool adds_others = job_.optimizer.outer.on()
-                               ? session_.plan.rank_in_replica(world_.rank()) == 0
-                               : world_.rank() == 0;
-  const auto writers_of = [&](const reduce::Carried& one) {
-    return std::stoi(record::fact_of(facts.more, carried_fact(one)));
-  };
-  std::int64_t rounds = 0;
-  for (const auto& one : carried) rounds = std::max(rounds, divided_up(writers_of(one), one.ranks));
-  // Another way of sending gradients may have left no errors of some parameters: they start at zero.
-  const auto is_absent = [&](const record::MutableSlab& slab) {
-    if (is_stored(manifest, slab.state, slab.parameter))
-      return false;
-    session_.device->fill_zero(slab.data, *session_.compute_stream);
-    return true;
-  };
-  // The states of ranks r, r + N, r + 2N, … of the run that wrote them become the sum of rank r.
-  for (std::int64_t round = 0; round < rounds; ++round) {
-    std::vector<record::MutableSlab> wanted;
-    std::vector<device::Buffer> memory;
-    std::vector<ops::Add> sums;
-    for (std::size_t i = 0; i < carried.size(); ++i) {
-      const bool other = i >= num_own;
-      reduce::Carried one = carried[i];
-      if (one.holder == Holder::rank)
-        one.index += round * one.ranks;
-      if ((one.holder == Holder::rank ? one.index >= writers_of(one) : round > 0) ||
-          (other && !adds_others))
-        continue;
-      if (round > 0 || other) {
-        memory.push_back(
-            session_.device->allocate(one.values.bytes(), "errors of gradients to be added"));
-        const View term = memory.back().view(DType::f32);
-        sums.push_back({.sum = one.values, .term = term});
-        one.values = term;
-      }
-      add_carried(wanted, session_.plan, one);
-    }
-    std::erase_if(wanted, is_absent);
-    HostSlabs slabs(std::move(wanted), *session_.compute_stream);
-    record::load_checkpoint(directory, session_.plan, model_facts(job_.shape), slabs.slabs(),
-                            world_);
-    slabs.send_back();
-    for (const ops::Add& sum : sums) ops::run(sum, *session_.compute_stream);
-    session_.compute_stream->synchronize();
-  }
-}
-
-std::vector<reduce::Carried> Saver::to_first_gradient(std::vector<reduce::Carried> others,
-                                                      const std::string& directory,
-                                                      Log& log) {
-  if (others.empty())
-    return others;
-  const bool outer = is_outer(others.front());
-  if (!outer && !session_.engine.gradients_share_slots()) {
-    session_.engine.begin_with_errors();
-    log.info("the first gradient includes the errors of compressed gradients in {}", directory);
-    return others;
-  }
-  if (world_.rank() == 0)
-    log.warning("the errors of {} in {} are dropped, because {}. To keep them, resume with {}",
-                outer ? "the changes of weights" : "compressed gradients", directory,
-                outer ? "this run does not encode these changes"
-                      : "with this parallel.shard no rank has whole gradients",
-                outer ? "several replicas and an optimizer.outer.dtype from int8 on"
-                      : "shard: optimizer for at least one step");
-  return {};
+  load_slabs(directory,
+             all_slabs(session_.optimizer, true,
+                       session_.plan.replica_of(world_.rank()) % std::stoi(writers)),
+             session_, world_);
 }
 
 void Saver::write_masters(
@@ -471,10 +260,7 @@ void Saver::make_snapshot() {
 }
 
 std::vector<record::MutableSlab> Saver::slabs_to_write() const {
-  std::vector<record::MutableSlab> slabs;
-  for (const reduce::Carried& one : session_.optimizer.carried())
-    if (world_.rank() == 0 || one.holder != Holder::all)
-      add_carried(slabs, session_.plan, one);
+  std::vector<record::MutableSlab> slabs = compression_slabs(session_, world_.rank());
   std::ranges::move(owned_slabs(session_.plan, session_.optimizer, world_.rank()),
                     std::back_inserter(slabs));
   return slabs;
@@ -514,12 +300,7 @@ record::CheckpointFacts Saver::facts_of_step(std::int64_t step,
   facts.more.insert(facts.more.end(), now.begin(), now.end());
   if (job_.optimizer.outer.on())
     facts.more.emplace_back(moments_fact, std::to_string(session_.plan.replicas()));
-  const auto carried = session_.optimizer.carried();
-  if (!carried.empty())
-    facts.more.emplace_back(scale_fact, fmt::format("{}", session_.gradient_scale));
-  for (const reduce::Carried& one : carried)
-    if (record::fact_of(facts.more, carried_fact(one)).empty())
-      facts.more.emplace_back(carried_fact(one), std::to_string(one.ranks));
+  std::ranges::move(compression_facts(session_), std::back_inserter(facts.more));
   return facts;
 }
 

@@ -9,11 +9,8 @@
 // stored, because its losses depend on it: a run must resume in the same precision. Each rank saves
 // and loads the pieces that it owns under the plan; the engine gathers the others, and before the
 // first step the ranks compare their parameters. What compression of gradients keeps between steps
-// (reduce/compression.hpp) is stored as well, so that a run that resumes has the same bits. The
-// state "error-r" is that of rank r alone; when a run resumes on N ranks, rank r adds up the states
-// of ranks r, r + N, … of the earlier run. Errors that this run does not carry are added to the
-// first gradient. Rank 0 writes what is the same on all ranks. With local steps each replica writes
-// its moments: replica 0 as "moment1", replica r as "moment1-r".
+// is stored as well (compression_state.hpp). With local steps each replica writes its moments:
+// replica 0 as "moment1", replica r as "moment1-r".
 //
 // Saving copies the state that this rank owns into a snapshot, which is allocated once, and writes
 // the snapshot while steps continue (record/checkpoint/checkpoint_writer.hpp). With
@@ -33,7 +30,6 @@
 #include "device/device.hpp"
 
 #include "comm/control/world.hpp"
-#include "reduce/compression.hpp"
 
 #include "record/checkpoint/checkpoint_writer.hpp"
 #include "weights/checkpoint_weights.hpp"
@@ -116,12 +112,6 @@ class Saver {
  private:
   record::NameValues start_from(const std::string& place, Log& log);
   void load_moments(const std::string& directory, const record::CheckpointFacts& facts);
-  /// Loads what compression carries, which stays zero where the checkpoint has none.
-  void load_carried(const std::string& directory, const record::CheckpointFacts& facts, Log& log);
-  /// Those of the errors that this run can add to its first gradient: all, or none with a warning.
-  std::vector<reduce::Carried> to_first_gradient(std::vector<reduce::Carried> others,
-                                                 const std::string& directory,
-                                                 Log& log);
   /// The precision of the parameters, as in the deck: fp32, bf16.
   [[nodiscard]] std::string precision() const;
   [[nodiscard]] record::CheckpointFacts facts_of_step(std::int64_t step,
