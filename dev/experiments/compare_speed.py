@@ -2,15 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prints the table of speed.sh --against. The runs are FOLDER/DECK-PRECISION-{here,other}-ROUND. For each side the table has the median
 over all rounds of the run's median step time, then the ratio of these medians and the lowest and highest ratio of a single round.
-  usage: PYTHONPATH=postproc compare_speed.py FOLDER ROUNDS "DECK PRECISION …" …"""
+  usage: compare_speed.py FOLDER ROUNDS "DECK PRECISION …" …"""
 import sys
 
+import h5py
 import numpy as np
-from trireme_postproc.run_file import RunFile
 
 
 def median_step(path):
-    return np.median(RunFile(path).steps["seconds"].values[1:])  # the first step is a warm-up
+    with h5py.File(f"{path}/run.h5", "r") as file:  # not with postproc, which reads the format of its own version only
+        return np.median(file["steps/seconds"][1:])  # the first step is a warm-up
 
 
 def main():

@@ -75,4 +75,4 @@ for ((round = 1; round <= rounds; ++round)); do
   done
 done
 echo "ratio of the median step here to that of $name, $ranks ranks; under 1: here is faster"
-PYTHONPATH=postproc PYTHONDONTWRITEBYTECODE=1 "${TRIREME_PYTHON:-/usr/bin/python3}" dev/experiments/compare_speed.py "$folder" "$rounds" "${decks[@]}"
+"${TRIREME_PYTHON:-/usr/bin/python3}" dev/experiments/compare_speed.py "$folder" "$rounds" "${decks[@]}"
