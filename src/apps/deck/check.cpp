@@ -62,13 +62,13 @@ std::string Rules::value_of(const std::string& path) const {
   return {};
 }
 
-bool Rules::altered(const std::string& path) const {
-  const auto text_in = [&path](const JobConfig& config) {
-    const std::vector<Entry> entries = survey(config);
+bool is_altered(const KeyPlaces& places, const JobConfig& config, const std::string& path) {
+  const auto text_in = [&path](const JobConfig& sections) {
+    const std::vector<Entry> entries = survey(sections);
     const auto found = std::ranges::find(entries, path, &Entry::path);
     return found == entries.end() ? std::string() : found->text;
   };
-  return places_.given(path) && text_in(config_) != text_in(JobConfig{});
+  return places.given(path) && text_in(config) != text_in(JobConfig{});
 }
 
 std::string multiples_near(std::int64_t size, std::int64_t unit) {

@@ -59,6 +59,9 @@ struct BatchSize {
   std::int64_t sequences = 0;
 };
 
+/// Whether the deck gives this key another value than its default; deck.resolved.yaml gives all.
+bool is_altered(const KeyPlaces& places, const JobConfig& config, const std::string& path);
+
 /// What a rule reads, and where its findings go.
 class Rules {
  public:
@@ -78,8 +81,9 @@ class Rules {
   /// The values of these keys are not possible together: adds a line for each key that was given, or
   /// for the first key's section if none was. Nothing if one of them could not be read.
   void conflict(const std::vector<std::string>& keys, const std::string& why) const;
-  /// Whether the deck gives this key another value than its default; deck.resolved.yaml gives all.
-  [[nodiscard]] bool altered(const std::string& path) const;
+  [[nodiscard]] bool altered(const std::string& path) const {
+    return is_altered(places_, config_, path);
+  }
   /// The sizes that could be read, from batch.sequences and batch.schedule.
   [[nodiscard]] std::vector<BatchSize> readable_sizes() const;
 

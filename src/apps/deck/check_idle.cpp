@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
-
 #include <fmt/format.h>
 
 #include "deck/check.hpp"
@@ -41,16 +39,14 @@ std::vector<Group> groups_of(const JobConfig& config) {
 }  // namespace
 
 std::vector<Diagnostic> idle_keys(const Deck& deck) {
-  const std::vector<Entry> entries = survey(deck.config), defaults = survey(JobConfig{});
+  const std::vector<Entry> entries = survey(deck.config);
   std::vector<Diagnostic> found;
   for (const Group& group : groups_of(deck.config))
-    for (const Entry& entry : entries) {
-      const auto own = std::ranges::find(defaults, entry.path, &Entry::path);
-      if (!group.used && entry.path.starts_with(group.prefix) && deck.places.given(entry.path) &&
-          own != defaults.end() && own->text != entry.text)
+    for (const Entry& entry : entries)
+      if (!group.used && entry.path.starts_with(group.prefix) &&
+          is_altered(deck.places, deck.config, entry.path))
         found.push_back({deck.places.of(entry.path), entry.path,
                          fmt::format("has no effect: {}", group.because)});
-    }
   return found;
 }
 
