@@ -7,6 +7,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/error.hpp"
@@ -62,13 +63,19 @@ TEST(RunRequests, OfAnEarlierRunAreRemovedAndOtherFilesStay) {
   EXPECT_TRUE(std::filesystem::exists(scratch.path() + "/my-stop.request"));
 }
 
+/// Changes the user of this thread, and of those that it will start. seteuid() changes all threads,
+/// and the one that looks for requests could look while it is root.
+long become(uid_t user) {
+  return syscall(SYS_setresuid, -1, user, -1);
+}
+
 TEST(RunRequests, OfAnotherUserInAStickyDirectoryReachTheRunOnceEach) {
   if (geteuid() != 0)
     GTEST_SKIP() << "only root can be several users";
   const test::ScratchDirectory scratch;
   const std::string path = scratch.path() + "/stop.request";
   std::filesystem::permissions(scratch.path(), std::filesystem::perms{01777});
-  ASSERT_EQ(seteuid(65534), 0);
+  ASSERT_EQ(become(65534), 0);
   {
     std::promise<void> stopped, saved, again;
     int stops = 0;
@@ -78,20 +85,20 @@ TEST(RunRequests, OfAnotherUserInAStickyDirectoryReachTheRunOnceEach) {
       else
         (++stops == 1 ? stopped : again).set_value();  // a third time throws
     });
-    ASSERT_EQ(seteuid(0), 0);
+    ASSERT_EQ(become(0), 0);
     std::ofstream(path) << "x";
-    ASSERT_EQ(seteuid(65534), 0);
+    ASSERT_EQ(become(65534), 0);
     stopped.get_future().get();
     std::ofstream(scratch.path() + "/save.request") << "x";  // is looked for later than the other
     saved.get_future().get();
     EXPECT_EQ(stops, 1);
-    ASSERT_EQ(seteuid(0), 0);
+    ASSERT_EQ(become(0), 0);
     std::filesystem::last_write_time(path, std::filesystem::file_time_type::clock::now());
-    ASSERT_EQ(seteuid(65534), 0);
+    ASSERT_EQ(become(65534), 0);
     again.get_future().get();
   }
   EXPECT_THROW(remove_requests(scratch.path()), StorageError);
-  ASSERT_EQ(seteuid(0), 0);
+  ASSERT_EQ(become(0), 0);
   EXPECT_TRUE(std::filesystem::exists(path));
 }
 
