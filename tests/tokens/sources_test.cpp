@@ -192,6 +192,17 @@ TEST_F(Sources, ManyFindingsAreCut) {
   }
 }
 
+TEST_F(Sources, TheDirectoryOfThisRunIsNoText) {
+  write("d/text", "x");
+  write("run/log.txt", "x");
+  write("run/lock", fmt::format("process {} on here\n", ::getpid()));
+  fs::create_directory_symlink(at("run"), at("d/link"));
+  EXPECT_THAT(user_error([&] { find_text({at("d")}); }),
+              HasSubstr("'" + at("d/link/lock") + "' belongs to this run"));
+  write("run/lock", fmt::format("process {}0 on here\n", ::getpid()));  // another run is allowed
+  EXPECT_EQ(find_text({at("d")}).files.size(), 3U);
+}
+
 // Root can read everything, so a test run as root becomes another user for a moment.
 TEST_F(Sources, UnreadableFilesAndDirectoriesAreErrors) {
   write("d/good", "x");

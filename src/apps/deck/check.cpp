@@ -101,21 +101,6 @@ model::GptShape shape_of(const JobConfig& config, const text::Tokenizer* tokeniz
 
 namespace {
 
-/// Whether a search for text in `entry` would find files in `directory`.
-bool finds(const std::string& entry, const std::string& directory) {
-  namespace fs = std::filesystem;
-  std::error_code problem;
-  if (directory.empty() || !fs::is_directory(entry, problem))
-    return false;
-  const fs::path outer = fs::canonical(entry, problem),
-                 inner = fs::weakly_canonical(fs::absolute(directory), problem);
-  const auto [end, rest] = std::ranges::mismatch(outer, inner);
-  return !problem && !outer.empty() && end == outer.end() &&
-         std::none_of(rest, inner.end(), [](const fs::path& name) {  // hidden names are left out
-           return name.string().starts_with('.');
-         });
-}
-
 using optim::Schedule;
 
 struct AllRules : Rules {
@@ -126,6 +111,7 @@ struct AllRules : Rules {
     check_model(*this);
     one_source();
     files_agree();
+    check_own_files(*this);
     documents_begin();
     vocabulary_holds_tokens();
     schedule_fits();
@@ -221,16 +207,6 @@ struct AllRules : Rules {
       if (places_.given(path) && needs && places_.readable(path) && places_.readable(source))
         say(path, fmt::format("has no effect without {}, which is not given", source));
     };
-    const std::pair<const char*, std::string> own[] = {
-        {"run.directory", config_.run.directory},
-        {"checkpoint.directory", config_.checkpoint.directory},
-        {"data.cache", config_.data.cache.value_or("")}};
-    for (const std::string& entry : files.text)
-      for (const auto& [key, directory] : own)
-        if (finds(entry, directory) && readable({key}))
-          say(section + ".text",
-              fmt::format("'{}' contains {}, whose files would be read as text. Move one of them.",
-                          entry, key));
     expect_with("field", !files.field.empty() && files.text.empty(), "text");
     expect_with("separator", files.separator != "auto" && files.text.empty(), "text");
     expect_with("bad_lines", files.bad_lines != tokens::BadLines::stop && files.field.empty(),

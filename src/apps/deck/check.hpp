@@ -110,6 +110,8 @@ void check_model(const Rules& rules);
 /// checkpoint.keep_every without a checkpoint of its steps, and sets of evaluate.sets whose name is
 /// not unique or cannot name a group of run.h5, or without exactly one source.
 void check_record(const Rules& rules);
+/// Text that includes files of the run.
+void check_own_files(const Rules& rules);
 /// parallel.shard: gradients and parameters, with which each bucket is reduced in every micro-step;
 /// parallel.replicate; optimizer.outer.local_steps; parallel.reduction: tree, and keys that need
 /// its leaves.

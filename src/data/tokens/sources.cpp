@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <new>
 #include <set>
 #include <utility>
@@ -53,6 +54,15 @@ int open_error(const std::string& path) {
 /// A dangling link, or a file that was removed between two calls.
 bool leads_nowhere(int error) {
   return error == ENOENT || error == ELOOP;
+}
+
+/// Whether this is the lock of the run that searches (record/run/run_directory.hpp). A link can lead
+/// to its directory, which the check of the deck cannot see.
+bool is_own_lock(const std::string& path) {
+  const std::string expected = fmt::format("process {} on ", ::getpid());
+  std::string start(expected.size(), ' ');
+  return path.ends_with("/lock") && std::ifstream(path).read(start.data(), std::ssize(start)) &&
+         start == expected;
 }
 
 class Finder {
@@ -175,6 +185,8 @@ class Finder {
         report("'{}' is given twice, but is read once. Remove one of the entries", path);
     } else if (const int error = open_error(path)) {
       report("'{}': {}", path, std::strerror(error));
+    } else if (text_ && is_own_lock(path)) {
+      report("'{}' belongs to this run, whose files would be read as text. Move one of them", path);
     } else {
       TextFile file{.path = path, .size = std::int64_t{status.st_size}};
       if (text_ && !is_text(file, named))
