@@ -105,6 +105,14 @@ class Stop(TrainingTest):
             self.assertIn("was dropped, because the run is about to stop", out)
             self.assertIn("stopped after step 0 of", out)
 
+    def test_a_limit_that_ends_before_the_first_step_is_a_mistake(self):
+        self.make_large_text(2_000_000)
+        # With exit code 75, a job would return to the queue without end.
+        running = self.alone("run.walltime=8", LONG[0], LONG[3], "evaluate={every_steps: 1, batches: 100000000}", "data.validation_fraction=0.5")
+        out, err = running.communicate(timeout=TIMEOUT_S)
+        self.assertEqual(running.returncode, 2, out + err)
+        self.assertIn("no step was made: run.walltime leaves no time", err)
+
     def test_dropped_evaluations_are_made_up(self):
         self.make_large_text(30_000)  # half a second of evaluation or more
         words = ("run.steps=10", "optimizer.schedule={kind: constant, warmup_steps: 0}", "data.validation_fraction=0.5", "data.tokenizer=bytes",

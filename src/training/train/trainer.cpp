@@ -119,7 +119,7 @@ class Trainer : Run {
     bool seen = true;
   } newest_;
   double saved_at_ = device::steady_seconds();  ///< when the newest checkpoint was begun
-  std::optional<double> first_validation_, last_validation_;
+  std::optional<record::ValidationRow> first_validation_, last_validation_;
 };
 
 session::Requests Trainer::step(std::int64_t number) {
@@ -254,10 +254,10 @@ void Trainer::evaluate(std::int64_t step) {
     dropped_ = true;
     return journal->dropped(step, true);
   }
+  last_validation_ = {step, found->loss, found->bits_per_byte};
   if (!first_validation_)
-    first_validation_ = found->loss;
-  last_validation_ = found->loss;
-  journal->append(record::ValidationRow{step, found->loss, found->bits_per_byte});
+    first_validation_ = last_validation_;
+  journal->append(*last_validation_);
   say(step, "validation loss {:.4f}{}", found->loss, bits_text(found->bits_per_byte));
 }
 
@@ -371,8 +371,9 @@ void Trainer::finish(bool whole) {
   training.engine.wait_for_parameters();
   expect_in_place();
   progress.reset();
-  if (first_validation_ != last_validation_)
-    log.info("validation loss {:.4f} before, {:.4f} after", *first_validation_, *last_validation_);
+  if (first_validation_ && first_validation_->step < last_validation_->step)
+    log.info("validation loss: {:.4f} at step {}, {:.4f} at step {}", first_validation_->loss,
+             first_validation_->step, last_validation_->loss, last_validation_->step);
   if (world.rank() == 0)
     journal->print_summary();
   if (const auto stop = session::agree(world, requests()).stop(); whole && stop)
@@ -433,9 +434,15 @@ ExitCode Trainer::stopped(session::StopReason reason, const std::string& advice)
 
 ExitCode Trainer::steps() {
   evaluate_at_start();
-  if (dropped_)
-    return stopped(session::agree(world, requests()).stop().value(),
-                   "Run the same command again to resume");
+  if (dropped_) {
+    const auto reason = session::agree(world, requests()).stop().value();
+    if (reason == session::StopReason::time_limit) {  // the next start would get no further
+      finish(false);
+      throw UserError(fmt::format("no step was made: {}. Raise this limit, or evaluate less.",
+                                  signals.text_of(reason)));
+    }
+    return stopped(reason, "Run the same command again to resume");
+  }
   training.energy.begin();
   for (std::int64_t number = first_step; number <= job.run.steps; ++number) {
     const double begin = device::steady_seconds();
