@@ -168,6 +168,18 @@ TEST(ModelFacts, EveryKeyThatNoResumeMayChangeComesBack) {
     EXPECT_TRUE(changed) << key << ": none of its values here makes another model";
 }
 
+TEST(ModelFacts, ValuesThatOnlyLookUsualComeBack) {
+  model::ModelConfig config = base();
+  config.rotary_scaling.type.value = ops::RotaryScalingType::yarn;
+  config.rotary_scaling.factor.value = 32;
+  config.rotary_scaling.attention_factor.value = 1;  // without the key: 1 + 0.1 log(32)
+  EXPECT_EQ(shape_from(model_facts(resolve(config)), "run"), resolve(config));
+  config = base();
+  config.channels = 4 * config.heads + 1;  // channels / heads is 4 as well, with a remainder
+  config.head_channels.value = 4;
+  EXPECT_EQ(shape_from(model_facts(resolve(config)), "run"), resolve(config));
+}
+
 TEST(ModelFacts, AbsentOnesTakeTheirDefaults) {
   const record::NameValues sizes{
       {"layers", "2"}, {"heads", "2"}, {"channels", "8"}, {"context", "8"}, {"vocabulary", "32"}};

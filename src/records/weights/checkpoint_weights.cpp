@@ -144,9 +144,15 @@ record::NameValues model_facts(const model::GptShape& shape) {
                                         .activation = shape.activation});
   constexpr std::string_view sizes_and_others[] = {"layers",     "heads", "channels", "context",
                                                    "vocabulary", "bias",  "tied_head"};
+  const bool yarn =
+      shape.rotary_scaling.active() && shape.rotary_scaling.type == ops::RotaryScalingType::yarn;
   record::NameValues facts;
   for (std::size_t i = 0; auto& [key, value] : model::key_values(shape)) {
-    const bool usual_value = value == (key == "activation" ? "gelu" : usual[i].second);
+    // shape_from() must take the value where the fact is missing.
+    const bool usual_value = key == "head_channels"                     ? shape.head_width == 0
+                             : key == "rotary_scaling.attention_factor" ? !yarn
+                             : key == "activation"                      ? value == "gelu"
+                                                                        : value == usual[i].second;
     ++i;
     if (key == "output_init" ||
         (usual_value && std::ranges::find(sizes_and_others, key) == std::end(sizes_and_others)))
