@@ -14,6 +14,8 @@
 
 #include "comm/control/world.hpp"
 
+#include "text/vocabulary.hpp"
+
 #include "record/checkpoint/checkpoint.hpp"
 #include "record/checkpoint/rank_file.hpp"
 #include "weights/checkpoint_weights.hpp"
@@ -254,6 +256,27 @@ TEST(Export, LeavesOutRowsOnlyOnRequest) {
   ExportRequest none = request_of(without.write(), directory / "none");
   none.rows = ExportRows::tokenizer;
   EXPECT_THAT(mistakes_of([&] { export_model(none); }), HasSubstr("no tokenizer"));
+}
+
+TEST(Export, TellsThatSymbolsOfSentencePieceMakeOtherTokens) {
+  text::Vocabulary vocabulary;
+  vocabulary.characters = true;
+  vocabulary.prefix = text::SpacePrefix::text;
+  for (int id = 0; id < 256; ++id)
+    vocabulary.tokens.push_back({.bytes = std::string(1, static_cast<char>(id)), .fallback = true});
+  vocabulary.tokens.push_back({.bytes = "<think>", .added = true});
+  for (const bool added : {true, false}) {
+    vocabulary.tokens.back().added = added;
+    Folder folder({.layers = 1, .heads = 1, .channels = 4, .context = 4, .vocabulary = 257});
+    const test::ScratchDirectory directory;
+    ImportRequest request{
+        .source = folder.write(), .output = directory / "run", .tokenizer = {}, .build = {}};
+    request.tokenizer = text::make_tokenizer(vocabulary, "here");
+    static_cast<void>(import_model(request, *comm::make_self_world()));
+    const Exported done = export_model(request_of(request.output, directory / "out"));
+    EXPECT_THAT(done.notes,
+                testing::Contains(HasSubstr("such as \"<think>\"")).Times(added ? 1 : 0));
+  }
 }
 
 TEST(Export, TouchesNothingThatIsThere) {

@@ -37,8 +37,9 @@ constexpr std::int32_t llmc_tokenizer_magic = 20240328, llmc_tokenizer_version =
 /// The file stores the length of a token in one byte.
 constexpr std::size_t most_llmc_bytes = 255;
 
-/// Throws UserError for special tokens whose names are not UTF-8: JSON cannot store them.
-text::Vocabulary vocabulary_of(const std::string& serialized) {
+/// Throws UserError for special tokens whose names are not UTF-8: JSON cannot store them. Adds a
+/// note if tokenizer.json will divide some texts differently.
+text::Vocabulary vocabulary_of(const std::string& serialized, std::vector<std::string>& notes) {
   text::Vocabulary vocabulary = text::listed_vocabulary(serialized);
   for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id) {
     const std::string& name = vocabulary.tokens[id].bytes;
@@ -48,6 +49,15 @@ text::Vocabulary vocabulary_of(const std::string& serialized) {
                       "tokenizer's files cannot be written",
                       id));
   }
+  const auto symbol = std::ranges::find_if(
+      vocabulary.tokens,
+      [](const text::VocabularyEntry& entry) { return entry.added && !entry.special; });
+  if (vocabulary.prefix == text::SpacePrefix::text && symbol != vocabulary.tokens.end())
+    notes.push_back(
+        fmt::format("with tokenizer.json, texts that contain a symbol that the tokenizer's user "
+                    "defined (such as {}) get other tokens: it puts a space before every part of "
+                    "the text between symbols, SentencePiece only before the text",
+                    json_text(symbol->bytes)));
   return vocabulary;
 }
 
@@ -57,8 +67,9 @@ text::Vocabulary vocabulary_of(const std::string& serialized) {
 void write_huggingface_tokenizer(const files::NewDirectory& directory,
                                  const std::string& serialized,
                                  std::int64_t context,
-                                 const Roles& roles) {
-  const text::Vocabulary vocabulary = vocabulary_of(serialized);
+                                 const Roles& roles,
+                                 std::vector<std::string>& notes) {
+  const text::Vocabulary vocabulary = vocabulary_of(serialized, notes);
   directory.write("tokenizer.json", text::tokenizer_json(vocabulary));
   if (!vocabulary.characters) {  // GPT-2's pair is for tokens of bytes
     directory.write("vocab.json", text::vocab_json(vocabulary));
@@ -79,29 +90,34 @@ void write_huggingface_tokenizer(const files::NewDirectory& directory,
 }
 
 /// Writes gpt2_tokenizer.bin, which llm.c's programs use to print tokens, and tokenizer.json with
-/// the complete tokenizer. Returns why gpt2_tokenizer.bin was not written, or "".
-std::string write_llmc_tokenizer(const files::NewDirectory& directory,
-                                 const std::string& serialized) {
-  const text::Vocabulary vocabulary = vocabulary_of(serialized);
+/// the complete tokenizer. Adds a note if gpt2_tokenizer.bin cannot hold it.
+void write_llmc_tokenizer(const files::NewDirectory& directory,
+                          const std::string& serialized,
+                          std::vector<std::string>& notes) {
+  const text::Vocabulary vocabulary = vocabulary_of(serialized, notes);
   directory.write("tokenizer.json", text::tokenizer_json(vocabulary));
-  if (!vocabulary.end_of_text)
-    return "gpt2_tokenizer.bin was not written: it needs an end-of-text token, which the tokenizer "
-           "does not have";
+  if (!vocabulary.end_of_text) {
+    notes.emplace_back(
+        "gpt2_tokenizer.bin was not written: it needs an end-of-text token, which the tokenizer "
+        "does not have");
+    return;
+  }
   std::array<std::int32_t, 256> header{llmc_tokenizer_magic, llmc_tokenizer_version,
                                        static_cast<std::int32_t>(vocabulary.tokens.size()),
                                        *vocabulary.end_of_text};
   std::string bytes(reinterpret_cast<const char*>(header.data()), sizeof header);
   for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id) {
     const std::string& token = vocabulary.tokens[id].bytes;
-    if (token.size() > most_llmc_bytes)
-      return fmt::format(
+    if (token.size() > most_llmc_bytes) {
+      notes.push_back(fmt::format(
           "gpt2_tokenizer.bin was not written: token {} has {} bytes, and the format allows {}", id,
-          token.size(), most_llmc_bytes);
+          token.size(), most_llmc_bytes));
+      return;
+    }
     bytes.push_back(static_cast<char>(token.size()));
     bytes += token;
   }
   directory.write("gpt2_tokenizer.bin", bytes);
-  return "";
 }
 
 class Exporter {
@@ -175,7 +191,8 @@ class Exporter {
     if (model_.tokenizer.empty())
       exported_.notes.emplace_back("the model has no tokenizer, so none was exported");
     else
-      write_huggingface_tokenizer(directory, model_.tokenizer, shape_.context, roles);
+      write_huggingface_tokenizer(directory, model_.tokenizer, shape_.context, roles,
+                                  exported_.notes);
     write_shards(directory, tensors_by_their_names());
     note_biases();
   }
@@ -324,8 +341,8 @@ class Exporter {
     finish(file, file_name);
     if (model_.tokenizer.empty())
       exported_.notes.emplace_back("the model has no tokenizer, so none was exported");
-    else if (auto note = write_llmc_tokenizer(directory, model_.tokenizer); !note.empty())
-      exported_.notes.push_back(std::move(note));
+    else
+      write_llmc_tokenizer(directory, model_.tokenizer, exported_.notes);
     if (!shape_.bias)
       exported_.notes.emplace_back("the model has no biases: those in the file are zero");
   }
