@@ -195,7 +195,7 @@ TEST_F(JsonLines, ReportsEveryWrongLineAtOnce) {
       ":8:1: error: the line: choice 1 is empty",
       ":9:1: error: the line: has no label",
       ":10:1: error: the line: the label is -1, not the number of a choice",
-      ":11:1: error: the line: the label 18 names none of 2 choices",
+      ":11:1: error: the line: the label is \"B\", not the number of a choice",
       ":12:1: error: the line: the context is empty"};
   for (const std::string& line : expected)
     EXPECT_NE(said.find(line), std::string::npos) << line << "\nnot in\n" << said;

@@ -311,6 +311,8 @@ TEST(Help, NarrowsToASectionOrKey) {
   EXPECT_THAT(help("optimizer"), testing::HasSubstr("optimizer.schedule.kind"));
   EXPECT_THAT(help("optimizer"), testing::Not(testing::HasSubstr("memory.pool")));
   EXPECT_THAT(help("optimizer.schedule"), testing::StartsWith("optimizer.schedule.kind "));
+  EXPECT_THAT(help("data.train.mixture[].weight"),
+              testing::StartsWith("data.train.mixture[].weight "));
 }
 
 TEST(Help, HintsAtWhatItDoesNotKnow) {

@@ -125,6 +125,15 @@ std::string explained(const Entry& entry, const std::string& path) {
   return text;
 }
 
+/// The explanations of the keys below `wanted`, which is a key or a section, also of a list's items.
+std::string help_of(const Entry& entry, const std::string& path, const std::string& wanted) {
+  if (wanted.empty() || path == wanted || path.starts_with(wanted + "."))
+    return explained(entry, path);
+  std::string text;
+  for (const Entry& item : entry.items) text += help_of(item, path + "[]." + item.path, wanted);
+  return text;
+}
+
 [[noreturn]] void refuse_unknown(const std::string& name, const std::vector<Entry>& entries) {
   std::set<std::string> sections;
   std::vector<std::string> names;
@@ -178,14 +187,14 @@ std::string help(const std::string& section_or_key) {
   std::string text;
   std::string section;
   for (const Entry& entry : entries) {
-    if (!section_or_key.empty() && entry.path != section_or_key &&
-        !entry.path.starts_with(section_or_key + "."))
+    const std::string found = help_of(entry, entry.path, section_or_key);
+    if (found.empty())
       continue;
     const std::string head = sections_of(entry.path).front();
     if (!text.empty() && head != section)
       text += '\n';
     section = head;
-    text += explained(entry, entry.path);
+    text += found;
   }
   if (text.empty())
     refuse_unknown(section_or_key, entries);

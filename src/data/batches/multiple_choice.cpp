@@ -132,8 +132,9 @@ Question from_json(std::string_view line, const QuestionRequirements& requiremen
   // The published HellaSwag has the label of its training part as a number, elsewhere as its text.
   if (label->is_number_unsigned() && label->get<std::uint64_t>() < (1U << 30U))
     question.label = label->get<std::int64_t>();
-  else if (label->is_string() && label->get<std::string>().size() == 1)
-    question.label = label->get<std::string>()[0] - '0';
+  else if (const auto* text = label->get_ptr<const std::string*>();
+           text != nullptr && text->size() == 1 && '0' <= text->front() && text->front() <= '9')
+    question.label = text->front() - '0';
   else
     wrong("the label is {}, not the number of a choice", label->dump());
   return question;

@@ -62,9 +62,9 @@ State state_of(const TokenizeRequest& request, const std::string& job) {
     if (found.starts_with("text ") && holds_no_unit(request))
       return State::absent;  // as a start leaves it that found a mistake in its first text
     throw UserError(Place{request.parts()},
-                    "an unfinished corpus of other text, of another tokenizer or with other "
-                    "options is here: finish it as it was begun, remove this directory and its "
-                    "shards, or give another --output");
+                    "an unfinished corpus of other text, of text with other modification times, of "
+                    "another tokenizer or with other options is here: finish it as it was begun, "
+                    "remove this directory and its shards, or give another --output");
   }
   if (!files::exists(manifest_file))
     return State::absent;
@@ -76,8 +76,8 @@ State state_of(const TokenizeRequest& request, const std::string& job) {
   const auto manifest = tokens::manifest_from_json(text, manifest_file);
   if (nlohmann::json::parse(text).value("made_of", "") != job)
     throw UserError(Place{manifest_file},
-                    "a corpus of other text, of another tokenizer or with other options is here: "
-                    "give another --output, or remove it");
+                    "a corpus of other text, of text with other modification times, of another "
+                    "tokenizer or with other options is here: give another --output, or remove it");
   return is_whole(request, manifest) ? State::finished : State::damaged;
 }
 
