@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import struct
 
 import h5py
@@ -266,9 +267,15 @@ class Sets(TrainingTest):
         self.assertIn("choices: accuracy", run.out)
         self.assertEqual(self.losses("with"), self.losses("without"))
         self.assertEqual(self.weights(12, "with"), self.weights(12, "without"))
-        self.train_well(self.sets, "run.steps=18", name="with")
+        resumed = self.train_well(self.sets, "run.steps=18", name="with")
+        self.assertNotIn("have changed since the checkpoint", resumed.out + resumed.err)
         self.assertEqual(self.evaluations("choices", "with")["step"], [0, 6, 12, 18])
         self.assertEqual(self.evaluations("other", "with")["step"], [0, 4, 8, 12, 16, 18])
+        with open(self.other, "a", encoding="ascii") as out:
+            out.write("more of it\n")
+        resumed = self.train_well(self.sets, "run.steps=20", name="with")
+        changed = re.findall(r"the data of the evaluation set (\w+) have changed since the checkpoint", resumed.out + resumed.err)
+        self.assertEqual(changed, ["other"])
 
     def test_mistakes_come_before_the_first_step_all_at_once(self):
         run = self.train(f"evaluate.sets=[{{name: a, every_steps: 1, text: [{self.path('none')}]}}, "

@@ -8,6 +8,8 @@
 #include <fmt/ranges.h>
 
 #include "base/error.hpp"
+#include "base/hash.hpp"
+#include "base/packing.hpp"
 
 #include "inference/multiple_choice.hpp"
 #include "inference/scorer.hpp"
@@ -38,6 +40,24 @@ EvaluationSets::EvaluationSets(const session::Job& job, comm::World& world, Log&
       world_(world),
       bytes_of_(session::bytes_of_all_tokens(job.tokenizer.get())),
       data_(read(job, world, log)) {}
+
+record::NameValues EvaluationSets::hashes(const record::NameValues& earlier, Log& log) const {
+  record::NameValues facts;
+  for (std::size_t i = 0; i < data_.size(); ++i) {
+    const std::string& name = job_.evaluate.sets[i].name;
+    const std::uint64_t hash =
+        data_[i].stream ? data_[i].stream->content_hash() : hash_bytes(pack(data_[i].questions));
+    const auto& [fact, now] =
+        facts.emplace_back("evaluation_data_" + name, fmt::format("{:016x}", hash));
+    const std::string then = record::fact_of(earlier, fact);
+    if (world_.rank() == 0 && !then.empty() && then != now)
+      log.warning(
+          "the data of the evaluation set {} have changed since the checkpoint. Its earlier "
+          "results in run.h5 are of the old data; use another name to keep them apart",
+          name);
+  }
+  return facts;
+}
 
 bool EvaluationSets::due(std::int64_t step) const {
   return std::ranges::any_of(job_.evaluate.sets,

@@ -15,6 +15,7 @@
 
 #include "comm/control/world.hpp"
 
+#include "record/run/name_values.hpp"
 #include "record/run/rows.hpp"
 
 #include "inference/evaluation_data.hpp"
@@ -35,6 +36,9 @@ class EvaluationSets {
 
   /// Collective. Throws UserError with all findings about all sets. Logs which files were left out.
   EvaluationSets(const session::Job& job, comm::World& world, Log& log);
+
+  /// Hashes of the sets' data, for checkpoints. Warns of those that differ from `earlier` ones.
+  [[nodiscard]] record::NameValues hashes(const record::NameValues& earlier, Log& log) const;
 
   [[nodiscard]] bool due(std::int64_t step) const;
   /// Collective. Evaluates the sets that are due after `step`. Throws comm::Interrupted when

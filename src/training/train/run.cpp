@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/run.hpp"
 
+#include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <utility>
@@ -173,6 +175,9 @@ void Run::start() {
                           {data_position_fact, data.train.position()},
                           {tokenizer_fact, tokenizer_text(job)}};
   more.insert(more.end(), origin.begin(), origin.end());
+  if (sets)
+    std::ranges::move(sets->hashes(resumed ? resumed->facts.more : record::NameValues(), log),
+                      std::back_inserter(more));
   saver.prepare(directory.path(), std::move(more));
 }
 
