@@ -87,12 +87,13 @@ TEST(CheckCommand, LooksAtFilesAndDirectories) {
 TEST(CheckCommand, NamesFilesNextToMistakesInTheDeck) {
   const test::ScratchDirectory directory;
   const std::string path = directory.path() + "/a.yaml";
-  std::ofstream(directory.path() + "/file") << "x";
+  std::ofstream(directory.path() + "/file") << "not of trireme";
   std::ofstream(path) << deck::completed(
       "run: {directory: " + directory.path() +
       "/file/run, steps: many}\n"
       "data: {train: {text: [missing.txt]}, tokenizer: none.json}\n"
-      "record: {metrics_file: none/run.prom}\n");
+      "record: {metrics_file: " +
+      directory.path() + "/file}\n");
   try {
     check_command({path, {"checkpoint.keep=-1"}}, {.ranks = 1});
     FAIL() << "nothing was missed";

@@ -402,7 +402,9 @@ TEST(Export, WritesGgufWithSizesVocabularyAndTensors) {
   ExportRequest request = request_of(imported(folder.write(), directory, true), directory / "out");
   request.format = ExportFormat::gguf;
   request.type = StoredType::q8_0;
-  EXPECT_EQ(export_model(request).files, std::vector<std::string>{"model.gguf"});
+  const Exported done = export_model(request);
+  EXPECT_EQ(done.files, std::vector<std::string>{"model.gguf"});
+  EXPECT_THAT(done.notes, testing::Contains(HasSubstr("16 tensors are stored as fp16")));
   const GgufFile file = read_gguf(directory / "out/model.gguf");
   EXPECT_EQ(file.keys.at("general.architecture"), "llama");
   EXPECT_EQ(file.keys.at("llama.attention.head_count_kv"), "1");

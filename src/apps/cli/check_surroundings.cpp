@@ -21,6 +21,7 @@
 #include "tokens/token_files.hpp"
 
 #include "record/checkpoint/checkpoint_directory.hpp"
+#include "record/run/metrics_file.hpp"
 #include "record/run/run_directory.hpp"
 
 #include "session/host_memory.hpp"
@@ -229,8 +230,10 @@ std::int64_t look_for_files(const deck::Deck& deck, std::vector<Diagnostic>& fin
     });
   }
   if (!config.record.metrics_file.empty())
-    lookout.find("record.metrics_file",
-                 [&] { files::expect_place_for(config.record.metrics_file); });
+    lookout.find("record.metrics_file", [&] {
+      files::expect_place_for(config.record.metrics_file);
+      record::expect_place_of_metrics(config.record.metrics_file);
+    });
   return free;
 }
 

@@ -204,6 +204,8 @@ class Exporter {
                         .roles = exported_roles(),
                         .tokenizer = model_.tokenizer,
                         .tensors = tensors_by_their_names()};
+    if (request_.type == StoredType::q8_0)
+      note_rows_without_blocks(content.tensors);
     if (const auto hash = hash_of_weights())
       content.facts = {{"trireme.weights_hash", fmt::format("{:016x}", *hash)}};
     files::Descriptor file = files::new_file(directory.file(gguf_file));
@@ -228,6 +230,16 @@ class Exporter {
   [[nodiscard]] Roles exported_roles() const {
     Roles roles = roles_of(model_);
     return roles.within(shape_.vocabulary) ? roles : Roles{};
+  }
+
+  void note_rows_without_blocks(const std::vector<TensorOutput>& tensors) {
+    const auto count = std::ranges::count_if(tensors, [](const TensorOutput& tensor) {
+      return gguf_type(tensor.their, StoredType::q8_0) == StoredType::f16;
+    });
+    if (count > 0)
+      exported_.notes.push_back(fmt::format(
+          "{} tensors are stored as fp16: their rows cannot be divided into q8_0's blocks of {}",
+          count, q8_0_block));
   }
 
   void note_biases() {

@@ -269,14 +269,6 @@ void add_vocabulary(const GgufContent& content, trireme::Json& keys) {
       roles.begin && std::ranges::find(roles.ends, *roles.begin) == roles.ends.end();
 }
 
-/// The type in which a tensor is stored if `wanted` is the type of matrices.
-StoredType type_of(const TheirTensor& tensor, StoredType wanted) {
-  if (tensor.shape.size() == 1 || tensor.name == "position_embd.weight")
-    return StoredType::f32;
-  return wanted == StoredType::q8_0 && tensor.shape.back() % q8_0_block != 0 ? StoredType::f16
-                                                                             : wanted;
-}
-
 /// The frequency divisors (tensor rope_freqs.weight) for rotary positions that are scaled as in
 /// Llama 3.1; empty for other scalings.
 std::vector<float> rotary_divisors(const model::GptShape& shape) {
@@ -329,12 +321,19 @@ std::string header_of(const GgufContent& content) {
 
 }  // namespace
 
+StoredType gguf_type(const TheirTensor& tensor, StoredType wanted) {
+  if (tensor.shape.size() == 1 || tensor.name == "position_embd.weight")
+    return StoredType::f32;
+  return wanted == StoredType::q8_0 && tensor.shape.back() % q8_0_block != 0 ? StoredType::f16
+                                                                             : wanted;
+}
+
 std::span<const Family> gguf_families() {
   return architectures;
 }
 
 void write_gguf(GgufContent content, const StoredModel& model, files::Descriptor& file) {
-  for (TensorOutput& tensor : content.tensors) tensor.type = type_of(tensor.their, content.type);
+  for (TensorOutput& tensor : content.tensors) tensor.type = gguf_type(tensor.their, content.type);
   const std::vector<float> divisors = rotary_divisors(content.shape);
   const std::size_t computed = divisors.empty() ? 0 : 1;
   if (computed > 0)

@@ -29,7 +29,22 @@ std::string quoted(const std::string& text) {
   return quoted + '"';
 }
 
+/// Why the file cannot be written; "" if it can.
+std::string obstacle(const std::string& path) {
+  std::error_code ignored;
+  const auto status = fs::symlink_status(path, ignored);
+  const bool ours = fs::is_regular_file(status) &&
+                    files::read_whole(path).starts_with(fmt::format("{}\n", first_line));
+  return !fs::exists(status) || ours ? ""
+                                     : "trireme did not write what is here, so it is not replaced";
+}
+
 }  // namespace
+
+void expect_place_of_metrics(const std::string& path) {
+  if (const std::string found = obstacle(path); !found.empty())
+    throw UserError(Place{path}, found + ". Give record.metrics_file another path");
+}
 
 MetricsFile::MetricsFile(std::string path,
                          const std::string& name,
@@ -38,17 +53,7 @@ MetricsFile::MetricsFile(std::string path,
     : path_(std::move(path)),
       labels_(fmt::format("{{run={},run_id={}}}", quoted(name), quoted(id))),
       warn_(std::move(warn)) {
-  if (const std::string found = obstacle(); !found.empty())
-    throw UserError(Place{path_}, found + ". Give record.metrics_file another path");
-}
-
-std::string MetricsFile::obstacle() const {
-  std::error_code ignored;
-  const auto status = fs::symlink_status(path_, ignored);
-  const bool ours = fs::is_regular_file(status) &&
-                    files::read_whole(path_).starts_with(fmt::format("{}\n", first_line));
-  return !fs::exists(status) || ours ? ""
-                                     : "trireme did not write what is here, so it is not replaced";
+  expect_place_of_metrics(path_);
 }
 
 bool MetricsFile::due(double now) {
@@ -69,7 +74,7 @@ void MetricsFile::write(const StepRow& row) {
   });
   std::string problem;
   try {
-    problem = obstacle();
+    problem = obstacle(path_);
     if (problem.empty())
       files::write_staged(path_, text);
   } catch (const std::exception& error) {  // the run does not depend on it

@@ -12,12 +12,15 @@
 
 namespace trireme::record {
 
+/// Throws UserError if another program's file is at `path`.
+void expect_place_of_metrics(const std::string& path);
+
 class MetricsFile {
  public:
   static constexpr double every_s = 5;
 
-  /// Throws UserError if another program's file is at `path`. `warn` receives a sentence if a write
-  /// fails, once until a write succeeds again.
+  /// Throws as expect_place_of_metrics(). `warn` receives a sentence if a write fails, once until a
+  /// write succeeds again.
   MetricsFile(std::string path,
               const std::string& name,
               const std::string& id,
@@ -28,8 +31,6 @@ class MetricsFile {
   void write(const StepRow& row);
 
  private:
-  [[nodiscard]] std::string obstacle() const;
-
   const std::string path_, labels_;
   const std::function<void(const std::string&)> warn_;
   double written_s_ = -std::numeric_limits<double>::infinity();
