@@ -14,6 +14,7 @@ import time
 
 from .event_file import hyperparameters_event, scalars_event, version_event
 from .measures import starts_of_steps
+from .output_file import errors_about
 from .run_file import RunFileError
 
 FORMATS = ("jsonl", "csv", "tensorboard")
@@ -76,14 +77,18 @@ def events(run):
             yield scalars_event(time_of(step), step, [(f"{table}/{name}", value) for name, value in values.items()])
 
 
+def is_here(path):
+    return RunFileError(f"{path}: is here already; name another directory with -o")
+
+
 def _write_new(path, parts):
     """Writes a file that must not exist yet. Removes it if it cannot be written completely."""
     try:
         file = open(path, "xb")
     except FileExistsError as error:
-        raise RunFileError(f"{path}: is here already; name another directory with -o") from error
+        raise is_here(path) from error
     try:
-        with file:
+        with errors_about(path), file:
             for part in parts:
                 file.write(part)
     except BaseException:
@@ -97,8 +102,8 @@ def export(run, kind, directory):
         if kind == "tensorboard":
             break
         path = os.path.join(directory, f"{table}.{kind}")
-        if os.path.exists(path):  # check both files before writing one
-            raise RunFileError(f"{path}: is here already; name another directory with -o")
+        if os.path.lexists(path):  # check both files before writing one
+            raise is_here(path)
     if kind == "tensorboard":
         directory = os.path.join(directory, "tensorboard")
         if os.path.isdir(directory) and os.listdir(directory):

@@ -15,40 +15,68 @@ import time
 from bisect import bisect_left
 
 from .event_file import hyperparameters_event, restart_event, scalars_event, version_event
-from .export import TABLES, rows_of, step_times
+from .export import TABLES, is_here, rows_of, step_times
+from .output_file import errors_about
 from .run_file import RunFile, RunFileError
-from .run_log import Log
+from .run_log import TABLES as LOG_TABLES
+from .run_log import Log, object_of
 from .watch import RUNNING, UNKNOWN, ended, state_of
 
 FORMATS = ("csv", "tensorboard")
 QUIET_S = 10.0  # time without a new row after which run.h5 is read to see whether the run has reached its last step
 
 
-class CsvFiles:
-    """steps.csv and validation.csv. `columns`: the names of each table as far as they are known before the first row."""
+def _csv_line(row, names):
+    return ",".join("nan" if row[name] is None else repr(row[name]) for name in names) + "\n"
 
-    def __init__(self, directory, columns):
-        self._tables = {}
-        for table in TABLES:
-            path = os.path.join(directory, f"{table}.csv")
-            if os.path.exists(path):
-                with open(path, encoding="utf-8", errors="replace") as file:
-                    header = file.readline().rstrip("\n")
-                if header and sorted(header.split(",")) != sorted(columns.get(table, ())):
-                    raise RunFileError(f"{path}: has other columns than this verb writes. Remove it, or name another directory with -o")
-            self._tables[table] = _CsvFile(path, columns.get(table, []))
-        self.paths = [table.path for table in self._tables.values()]
+
+def _expect_own(path, table, names, log_path):
+    """Raises RunFileError if `path` exists and is not what an earlier start wrote: a file with rows of this log only, including rows that a
+    resume took back later. `names`: the columns in run.h5."""
+    if not os.path.lexists(path):
+        return
+    if os.path.islink(path) or not os.path.isfile(path):
+        raise is_here(path)
+    with open(path, encoding="utf-8", errors="replace", newline="") as file:
+        lines = file.readlines()
+    if len(lines) > 1 and not lines[-1].endswith("\n"):
+        lines.pop()  # a kill cut it off
+    if not lines:
+        return
+    header, unknown = lines[0].rstrip("\n").split(","), set(lines)
+    if set(header) == set(names):
+        unknown.discard(lines[0])
+    with open(log_path, "rb") as log:
+        for row in filter(None, map(object_of, log)):
+            if LOG_TABLES.get(row.pop("kind", None)) == table and set(row) == set(header):
+                unknown -= {lines[0], _csv_line(row, header)}
+    if unknown:
+        raise is_here(path)
+
+
+class CsvFiles:
+    """steps.csv and validation.csv. `columns`: the names of each table as far as they are known before the first row. `log_path`: the log
+    of the run. Files with rows of another run are refused."""
+
+    def __init__(self, directory, columns, log_path):
+        paths = {table: os.path.join(directory, f"{table}.csv") for table in TABLES}
+        for table, path in paths.items():
+            _expect_own(path, table, columns.get(table, ()), log_path)
+        self._tables = {table: _CsvFile(path, columns.get(table, [])) for table, path in paths.items()}
+        self.paths = list(paths.values())
 
     def rewind(self, step):
         for table in self._tables.values():
             table.rewind(step)
 
     def add(self, table, rows):
-        self._tables[table].add(rows)
+        with errors_about(self._tables[table].path):
+            self._tables[table].add(rows)
 
     def close(self):
         for table in self._tables.values():
-            table.file.close()
+            with errors_about(table.path):
+                table.file.close()
 
 
 class _CsvFile:
@@ -56,7 +84,8 @@ class _CsvFile:
         self.path, self._names = path, names
         self.file = open(path, "wb")
         self._steps, self._places = [], []  # where each row begins
-        self._write_header()
+        with errors_about(path):
+            self._write_header()
 
     def _write_header(self):
         self.file.seek(0)
@@ -81,7 +110,7 @@ class _CsvFile:
                 raise RunFileError(f"{self.path}: step {row['step']} has other columns than the rows before. Start the command again")
             self._steps.append(row["step"])
             self._places.append(self.file.tell())
-            self.file.write((",".join("nan" if row[name] is None else repr(row[name]) for name in self._names) + "\n").encode())
+            self.file.write(_csv_line(row, self._names).encode())
         self.file.flush()
 
 
@@ -99,18 +128,23 @@ class EventFiles:
         self.paths = [path]
         self._time_of = time_of
         self._file = open(path, "xb")
-        self._file.write(version_event(time.time()))
-        if run is not None:
-            self._file.write(hyperparameters_event(time.time(), run.name, run.deck))
-        if earlier:
-            self.rewind(0)
-        self._file.flush()
+        with errors_about(path):
+            self._file.write(version_event(time.time()))
+            if run is not None:
+                self._file.write(hyperparameters_event(time.time(), run.name, run.deck))
+            if earlier:
+                self.rewind(0)
+            self._file.flush()
 
     def rewind(self, step):
         self._file.write(restart_event(time.time(), step))
         self._time_of = lambda step: None  # the times in run.h5 belong to the removed rows
 
     def add(self, table, rows):
+        with errors_about(self.paths[0]):
+            self._add(table, rows)
+
+    def _add(self, table, rows):
         for row in rows:
             values = [(f"{table}/{name}", math.nan if value is None else value) for name, value in row.items()
                       if name != "step" and not (name == "bits_per_byte" and value is None)]
@@ -119,7 +153,8 @@ class EventFiles:
         self._file.flush()
 
     def close(self):
-        self._file.close()
+        with errors_about(self.paths[0]):
+            self._file.close()
 
 
 def copy_new_rows(log, sink):
@@ -171,7 +206,7 @@ def follow(path, kind, output=None, every_s=2.0, timeout_s=900.0, say=print, clo
     output = output or directory
     os.makedirs(output, exist_ok=True)
     names, time_of, record = _record(directory)
-    sink = CsvFiles(output, names) if kind == "csv" else EventFiles(output, time_of, record)
+    sink = CsvFiles(output, names, log.path) if kind == "csv" else EventFiles(output, time_of, record)
     run, previous, changed = _Run(directory), None, clock()
     try:
         for made in sink.paths:

@@ -35,19 +35,25 @@ def expect_ours(path):
 
 
 @contextlib.contextmanager
+def errors_about(path):
+    """Adds the path to an OSError, which one of a write does not have."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = path
+        raise
+
+
+@contextlib.contextmanager
 def new_file(path):
     """Opens a staged binary file that replaces `path` when it is complete, so that readers see either the old file or the new one."""
     expect_ours(path)
     part = f"{path}.{os.getpid()}.part"
-    try:
-        with open(part, "xb") as file:
-            try:
-                yield file
-                file.flush()
-                os.replace(part, path)
-            except BaseException:
-                os.unlink(part)
-                raise
-    except OSError as error:
-        error.filename = path
-        raise
+    with errors_about(path), open(part, "xb") as file:
+        try:
+            yield file
+            file.flush()
+            os.replace(part, path)
+        except BaseException:
+            os.unlink(part)
+            raise

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
+import contextlib
 import csv
 import http.server
 import json
 import math
 import os
+import resource
 import struct
 import subprocess
 import sys
@@ -18,6 +20,17 @@ from trireme_postproc.event_file import crc32c, framed, hyperparameters_event, s
 from cli_test import run
 
 UPLOAD = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "postproc", "examples", "upload.py")
+
+
+@contextlib.contextmanager
+def file_limit(size):
+    """Makes writes beyond `size` bytes of a file fail, as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def records(data):
@@ -115,6 +128,18 @@ class ExportTest(unittest.TestCase):
             self.assertEqual((code, out), (2, ""))
             self.assertIn("is here already", err)
             self.export(kind, "-o", self.directory + "/elsewhere")
+
+    def test_no_file_is_written_if_one_is_a_link(self):
+        os.symlink(self.directory + "/nothing", self.directory + "/validation.csv")
+        self.assertIn("validation.csv: is here already", run("export", self.directory, "--format", "csv")[2])
+        self.assertFalse(os.path.exists(self.directory + "/steps.csv"))
+
+    def test_an_error_of_a_write_names_the_file(self):
+        for kind in ("csv", "tensorboard"):
+            with file_limit(10):
+                code, _, err = run("export", self.directory, "--format", kind)
+            self.assertEqual(code, 3)
+            self.assertRegex(err, "error: .*/(steps.csv|events.out.*): File too large")
 
     def test_an_empty_run(self):
         made_up.write(self.directory + "/none.h5", steps=0, validation=False)

@@ -9,17 +9,18 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import warnings
 
 import h5py
 
 import made_up
 from cli_test import run
-from export_test import records
+from export_test import file_limit, records
 from trireme_postproc.event_file import restart_event
 from made_up import log_line
 from trireme_postproc.export import csv_lines, rows_of
 from trireme_postproc.follow import CsvFiles, EventFiles, copy_new_rows, follow
-from trireme_postproc.run_file import RunFile
+from trireme_postproc.run_file import RunFile, RunFileError
 from trireme_postproc.run_log import Log
 
 
@@ -98,8 +99,8 @@ class FollowTest(unittest.TestCase):
     def resume(self, step):
         self.append(log_line("rewind", step=step))
 
-    def csv(self, columns=None):
-        sink = CsvFiles(self.directory, columns or {})
+    def csv(self):
+        sink = CsvFiles(self.directory, {}, self.log.path)
         self.addCleanup(sink.close)
         return sink
 
@@ -207,7 +208,7 @@ class FollowTest(unittest.TestCase):
                     if os.path.exists(self.at(name)):
                         os.remove(self.at(name))
                 log = Log(self.directory)
-                sink = CsvFiles(self.directory, {})
+                sink = CsvFiles(self.directory, {}, log.path)
                 rows = []
                 for _ in range(40):
                     kind = dice.choice(("append", "append", "append", "in two parts", "resume", "remove", "damage"))
@@ -241,6 +242,43 @@ class FollowTest(unittest.TestCase):
         copy_new_rows(self.log, sink)
         self.assertEqual(self.text("steps.csv"), "step,loss\n" + "".join(f"{step},8.5\n" for step in range(1, 6)))
 
+    def test_a_second_start_goes_on_with_its_own_files(self):
+        self.append("".join(line(step, 1.0) for step in range(1, 6)) + line(4, 5.0, "validation"))
+        copy_new_rows(self.log, self.csv())
+        with open(self.at("steps.csv"), "a", encoding="ascii") as file:
+            file.write("6,2")  # a row that a kill cut off
+        self.resume(2)
+        self.append("".join(line(step, 2.0) for step in range(3, 5)))
+        copy_new_rows(Log(self.directory), self.csv())
+        self.assertEqual(self.text("steps.csv"), "step,loss\n1,1.0\n2,1.0\n3,2.0\n4,2.0\n")
+        self.assertEqual(self.text("validation.csv"), "")
+
+    def test_files_of_another_run_and_links_are_kept(self):
+        self.append(line(1, 1.0) + line(1, 5.0, "validation"))
+        for name, text in (("steps.csv", "step,loss\n1,1.5\n"), ("validation.csv", "step,loss\n1,1.0\n"), ("validation.csv", "mine")):
+            with open(self.at(name), "w", encoding="ascii") as file:
+                file.write(text)
+            with self.assertRaisesRegex(RunFileError, f"{name}: is here already; name another directory with -o"):
+                self.csv()
+            self.assertEqual(self.text(name), text)
+            self.assertEqual(os.path.exists(self.at("steps.csv")), name == "steps.csv")
+            os.rename(self.at(name), self.at("other"))
+        for target in ("other", "nothing"):
+            os.symlink(self.at(target), self.at("validation.csv"))
+            with self.assertRaisesRegex(RunFileError, "validation.csv: is here already"):
+                self.csv()
+            os.remove(self.at("validation.csv"))
+        self.assertEqual(self.text("other"), "mine")
+        self.assertFalse(os.path.exists(self.at("nothing")) or os.path.exists(self.at("steps.csv")))
+
+    def test_an_error_of_a_write_names_the_file(self):
+        self.append("".join(line(step, 1.0) for step in range(1, 20)))
+        warnings.simplefilter("ignore", ResourceWarning)  # the close() of such a file fails too
+        for size, kind in ((60, "csv"), (0, "tensorboard"), (60, "tensorboard")):
+            with file_limit(size), self.assertRaises(OSError) as caught:
+                follow(self.directory, kind, say=lambda _: None, pause=self.interrupt)
+            self.assertIn({"csv": "/steps.csv", "tensorboard": "/events.out"}[kind], caught.exception.filename)
+
     def test_refuses(self):
         made_up.write(self.at("run.h5"), steps=3)
         code, out, err = run("export", self.directory, "--format", "csv", "--follow")
@@ -258,7 +296,7 @@ class FollowTest(unittest.TestCase):
                 file.write(text)
             code, _, err = run("export", self.directory, "--format", "csv", "--follow")
             self.assertEqual(code, 2)
-            self.assertIn("steps.csv: has other columns than this verb writes", err)
+            self.assertIn("steps.csv: is here already; name another directory with -o", err)
             self.assertEqual(self.text("steps.csv"), text)
 
     def test_lines_that_are_not_ours(self):
