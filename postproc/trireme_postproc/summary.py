@@ -162,16 +162,15 @@ def time_table(run):
     rows = timings.totals(run)
     if not rows:
         return ["no spans were recorded"]
-    ranks = timings.num_ranks(run)
     steps, parts = timings.step_table(run)
+    ranks = timings.ranks_in(run, steps if len(steps) else run.samples["step"])
     sums = {}
     if len(steps):  # use only whole steps, so that the parts and the rest add up to the step
-        sums = {label: seconds.sum() for label, seconds in parts}
+        sums = {label: np.array([seconds.mean(), seconds @ ranks]) for label, seconds in parts}
         sums[timings.ROOT] = sum(sums.values())
         for row in rows:
             if row.span.name in sums:
-                row.per_step = sums[row.span.name] / len(steps)
-                row.total = row.per_step * len(steps) * ranks
+                row.per_step, row.total = sums[row.span.name]
     unit = run.sample_units.get("duration_s", "")
     whole = next((row.total for row in rows if row.span.name == timings.ROOT), 0.0)
     by_name = {row.span.name: row for row in rows}
@@ -199,14 +198,15 @@ def time_table(run):
     if timings.ROOT in by_name:
         add(by_name[timings.ROOT], 0, True)
     if len(steps):
-        rest = sums[timings.REST] / len(steps)
-        table.append(("  " + timings.REST, "", number(rest * len(steps) * ranks), number(rest * factor), "",
-                      f"{100 * rest * len(steps) * ranks / whole:.1f} %" if whole else ""))
+        rest, total = sums[timings.REST]
+        table.append(("  " + timings.REST, "", number(total), number(rest * factor), "", f"{100 * total / whole:.1f} %" if whole else ""))
     for row in rows:
         if row.span.name != timings.ROOT and row.span.parent not in by_name:
             inside = row.span.name in sums
             add(row, int(inside), inside)
-    head = f"time by span ({ranks} rank{'s' if ranks != 1 else ''}; mean per step and rank; parts of a step without those inside them)"
+    fewest, most = ranks.min(), ranks.max()
+    of_ranks = f"{most} rank{'s' if most != 1 else ''}" if fewest == most else f"{fewest} to {most} ranks"
+    head = f"time by span ({of_ranks}; mean per step and rank; parts of a step without those inside them)"
     return [head] + columns_text(table, "  ")
 
 

@@ -18,9 +18,11 @@ class SpanTotal:
         self.longest = longest
 
 
-def num_ranks(run):
-    """Returns the number of ranks that recorded spans."""
-    return len(np.unique(run.samples["rank"])) if len(run.samples) else 0
+def ranks_in(run, steps):
+    """Returns for each step, which must have samples, the number of ranks that recorded spans in it: a run may resume on other ranks."""
+    pairs = np.unique(run.samples["step"].astype(np.int64) << 32 | run.samples["rank"])
+    recorded, ranks = np.unique(pairs >> 32, return_counts=True)
+    return ranks[np.searchsorted(recorded, steps)]
 
 
 def own_seconds(run):
@@ -73,18 +75,15 @@ def totals(run):
     if not len(run.samples):
         return []
     own = own_seconds(run)
+    of_rank = own / ranks_in(run, run.samples["step"])
     steps = len(np.unique(run.samples["step"][run.samples["step"] > 0])) or 1
-    ranks = num_ranks(run)
     result = []
     for position, span in enumerate(run.spans):
-        duration = own[run.samples["name"] == position]
+        chosen = run.samples["name"] == position
+        duration = own[chosen]
         if len(duration):
-            total = float(duration.sum())
-            result.append(
-                SpanTotal(
-                    span, len(duration), total, total / (steps * ranks), float(duration.max())
-                )
-            )
+            per_rank = float(of_rank[chosen].sum())
+            result.append(SpanTotal(span, len(duration), float(duration.sum()), per_rank / steps, float(duration.max())))
     return result
 
 
@@ -112,23 +111,22 @@ def parts_of_step(run):
 
 
 def per_step(run, position, durations):
-    """Returns the steps, and for each step the seconds of one span, summed over micro-steps and indices
-    and averaged over ranks. `durations`: those of all samples of the run."""
+    """Returns the steps, and for each step the seconds of one span, summed over ranks, micro-steps and indices. `durations`: those of all
+    samples of the run."""
     chosen = run.samples["name"] == position
     if not chosen.any():
         return np.zeros(0, dtype=np.int64), np.zeros(0)
     steps, where = np.unique(run.samples["step"][chosen].astype(np.int64), return_inverse=True)
-    seconds = np.bincount(where, weights=durations[chosen])
-    return steps, seconds / num_ranks(run)
+    return steps, np.bincount(where, weights=durations[chosen])
 
 
 def step_table(run):
-    """Returns the steps, and a list of (label, seconds per step) that adds up to the whole step. REST
-    is the time that no part explains. Empty without spans of whole steps."""
+    """Returns the steps, and a list of (label, seconds per step) that adds up to the whole step, averaged over its ranks. REST is the time
+    that no part explains. Empty without spans of whole steps."""
     whole = run.position(ROOT)
     if whole is None:
         return np.zeros(0, dtype=np.int64), []
-    own = own_seconds(run)
+    own = own_seconds(run) / ranks_in(run, run.samples["step"])
     steps, seconds = per_step(run, whole, own)
     parts = []
     rest = seconds.copy()

@@ -124,7 +124,7 @@ class AgreementTest(unittest.TestCase):
                 position = [name for name, *_ in made_up.SPANS].index("step")
                 whole = timings.per_step(run, position, run.samples["duration_s"])
                 np.testing.assert_array_equal(steps, whole[0])
-                np.testing.assert_allclose(sum(seconds for _, seconds in by_span), whole[1])
+                np.testing.assert_allclose(sum(seconds for _, seconds in by_span), whole[1] / timings.ranks_in(run, steps))
                 self.assert_shares(re.findall(r"<tr><td>([^<]*)</td>.*?>([0-9.]+) %<", times_table(run)))
                 lines = [re.split(r"  +", line.strip()) for line in time_table(run)]
                 self.assert_shares([(line[0], line[-1][:-2]) for line in lines if line[-1].endswith(" %")])

@@ -142,6 +142,20 @@ class TimingsTest(unittest.TestCase):
         np.testing.assert_allclose(dict(parts)["model.forward"], 0.025)
         np.testing.assert_allclose(dict(parts)["model.train"], 0.005)
 
+    def test_a_run_that_went_on_with_more_ranks(self):
+        with tempfile.TemporaryDirectory() as directory:
+            run = RunFile(made_up.write(directory + "/run.h5", steps=5))
+        run.samples = run.samples[(run.samples["step"] > 3) | (run.samples["rank"] == 0)]
+        for seconds, name in ((0.1, "step"), (0.05, "model.backward"), (0.006, "reduce.bucket")):
+            total = next(one for one in timings.totals(run) if one.span.name == name)
+            np.testing.assert_allclose((total.per_step, total.total), (seconds, 7 * seconds), err_msg=name)
+        np.testing.assert_allclose(sum(seconds for _, seconds in timings.step_table(run)[1]), 0.1)
+        text = summary(run)
+        self.assertIn("time by span (1 to 2 ranks; ", text)
+        rows = {row[0]: row[1:] for row in map(str.split, text.splitlines()) if row}
+        self.assertEqual(rows["model.backward"], ["14", "0.3500", "50.00", "25.00", "50.0", "%"])
+        self.assertEqual(rows["rest"], ["0.05600", "8.000", "8.0", "%"])
+
     def test_spans_inside_spans_inside_parts(self):
         """With Muon's spans: the time of a part excludes that of inner parts, and the sum is complete."""
         with tempfile.TemporaryDirectory() as directory:
