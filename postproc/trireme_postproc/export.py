@@ -11,9 +11,10 @@ import math
 import os
 import socket
 import time
+from bisect import bisect_left
 
 from .event_file import hyperparameters_event, scalars_event, version_event
-from .measures import starts_of_steps
+from .measures import before_rows, starts_of_steps
 from .output_file import errors_about
 from .run_file import RunFileError
 
@@ -48,25 +49,35 @@ def csv_lines(columns):
 
 
 def step_times(run):
-    """Returns a function that maps a step to the time of its end, in seconds since 1970; unknown steps map to the first start."""
-    steps, seconds = (run.steps[name].values.tolist() if name in run.steps else [] for name in ("step", "seconds"))
+    """Returns a function that maps a step to the time of its end, in seconds since 1970. Steps without a row take as long as the step of
+    the next row of their start or, without one, of the last row before."""
+    steps, seconds = (run.steps[name].values.tolist() if {"step", "seconds"} <= set(run.steps) else [] for name in ("step", "seconds"))
     if all(name in run.sessions and len(run.sessions[name]) for name in ("first_step", "date_and_time")):
         starts, dates = starts_of_steps(run, steps).tolist(), run.sessions["date_and_time"].values
     else:
         starts, dates = [0] * len(steps), [run.attributes.get("date_and_time", "1970-01-01 00:00:00 +0000")]
     began = [calendar.timegm(time.strptime(date[:19], "%Y-%m-%d %H:%M:%S")) for date in dates]
-    ends, now = {}, float(began[0])
-    for step, took, start, before in zip(steps, seconds, starts, [0, *starts]):
-        now = (now if start == before else float(began[start])) + took
-        ends[step] = now
-    return lambda step: ends.get(step, float(began[0]))
+    ends, now = [], float(began[0])
+    for step, took, start, before, earlier in zip(steps, seconds, starts, [0, *starts], before_rows(run).tolist() if steps else ()):
+        now = (now if start == before else float(began[start])) + took * (step - earlier)
+        ends.append(now)
+
+    def time_of(step):
+        row = bisect_left(steps, step)
+        if row < len(steps) and steps[row] == step:
+            return ends[row]
+        start = int(starts_of_steps(run, [step])[0]) if len(began) > 1 else 0
+        row -= row == len(steps) or starts[row] != start
+        return max(ends[row] + seconds[row] * (step - steps[row]), float(began[start])) if row >= 0 else float(began[start])
+
+    return time_of
 
 
 def events(run):
     """Yields the records of an event file."""
     time_of = step_times(run)
-    yield version_event(time_of(None))
-    yield hyperparameters_event(time_of(None), run.name, run.deck)
+    yield version_event(time_of(0))
+    yield hyperparameters_event(time_of(0), run.name, run.deck)
     for table in TABLES:
         names, rows = rows_of(getattr(run, table))
         for row in rows:

@@ -4,7 +4,7 @@
 import numpy as np
 
 from . import timings
-from .measures import Spread, exposed_share, per_step, share_of_ceiling
+from .measures import Spread, exposed_share, per_step, share_of_ceiling, steps_of_rows
 from .texts import number, with_unit
 
 # Thresholds in percent, from which a sentence is printed.
@@ -130,7 +130,7 @@ def _time(run):
                    f"{with_unit(spread.high, spread.unit)}")
     stalls = run.checkpoints.get("stall_s")
     if stalls is not None and len(stalls) and seconds is not None and stalls.unit == seconds.unit:
-        share = 100 * stalls.values.sum() / (stalls.values.sum() + seconds.values.sum())
+        share = 100 * stalls.values.sum() / (stalls.values.sum() + (seconds.values * steps_of_rows(run)).sum())
         if share >= CHECKPOINTS:
             yield f"the run waited for checkpoints during {share:.0f} % of the time"
 

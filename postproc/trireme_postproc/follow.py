@@ -20,7 +20,7 @@ from .output_file import errors_about
 from .run_file import RunFile, RunFileError
 from .run_log import TABLES as LOG_TABLES
 from .run_log import Log, object_of
-from .watch import RUNNING, UNKNOWN, ended, state_of
+from .watch import RUNNING, UNKNOWN, done_and_wanted, ended, state_of
 
 FORMATS = ("csv", "tensorboard")
 QUIET_S = 10.0  # time without a new row after which run.h5 is read to see whether the run has reached its last step
@@ -193,8 +193,8 @@ def _record(directory):
     except (RunFileError, OSError):
         return {}, lambda step: None, None
     names = {table: rows_of(getattr(run, table))[0] for table in TABLES if getattr(run, table)}
-    known, time_of = set(run.steps["step"].values.tolist()) if "step" in run.steps else set(), step_times(run)
-    return names, lambda step: time_of(step) if step in known else None, run
+    done, time_of = done_and_wanted(run)[0], step_times(run)
+    return names, lambda step: time_of(step) if step <= done else None, run
 
 
 def follow(path, kind, output=None, every_s=2.0, timeout_s=900.0, say=print, clock=time.monotonic, pause=time.sleep):

@@ -33,6 +33,27 @@ def starts_of_steps(run, steps):
     return starts
 
 
+def before_starts(run):
+    """Returns for each row of /steps the last step before the start that made it."""
+    steps = run.steps["step"].values
+    if "first_step" not in run.sessions or not len(run.sessions["first_step"]):
+        return np.zeros(len(steps), dtype=int)
+    return run.sessions["first_step"].values[starts_of_steps(run, steps)] - 1
+
+
+def before_rows(run):
+    """Returns for each row of /steps the last step that was recorded before it or made by an earlier start. With record.every_steps, the
+    row stands for all steps after that one."""
+    return np.maximum(before_starts(run), np.concatenate([[0], run.steps["step"].values])[:-1])
+
+
+def steps_of_rows(run):
+    """Returns for each row of /steps the number of steps that it stands for, including those until the next start that have no row."""
+    if "step" not in run.steps:
+        return 1
+    return np.diff(np.append(before_rows(run), run.steps["step"].values[-1:]))
+
+
 def ranks_of_steps(run):
     """Returns the number of ranks for each row of /steps, according to /sessions; 0 if the file does not have it."""
     steps = run.steps["step"].values if "step" in run.steps else np.zeros(0)

@@ -7,7 +7,7 @@ speed per rank over the speed per rank of the run on the fewest ranks.
 
 import numpy as np
 
-from .measures import Spread, energy_per_token, exposed_share, per_step, ranks_of_steps, starts_of_steps
+from .measures import Spread, before_starts, energy_per_token, exposed_share, per_step, ranks_of_steps
 from .run_file import RunFileError, names_of
 from .texts import MISSING, columns_text, number, with_unit
 
@@ -19,7 +19,7 @@ SAME = ("model.preset", "model.layers", "model.heads", "model.channels", "model.
 
 def warm_seconds(run):
     """Returns the seconds of the steps after warm-up."""
-    seconds = run.steps["seconds"].values[WARM_UP:]
+    seconds = run.steps["seconds"].values[_warm(run)]
     if not len(seconds):
         raise RunFileError(f"{run.path}: has no steps after the first {WARM_UP}: run more")
     return seconds
@@ -84,13 +84,9 @@ def _hosts(run, start):
     return len(set(_of_start(run, "machine", start).replace(",", " ").split())) or None
 
 
-def _starts(run):
-    """Returns for each row of /steps the number of earlier rows of the same start."""
-    steps = run.steps["step"].values
-    if "first_step" not in run.sessions or not len(run.sessions["first_step"]):
-        return np.arange(len(steps))
-    session = starts_of_steps(run, steps)
-    return np.arange(len(steps)) - np.searchsorted(session, session, side="left")
+def _warm(run):
+    """Returns for each row of /steps whether its step comes after the warm-up of its start."""
+    return run.steps["step"].values - before_starts(run) > WARM_UP
 
 
 def points_of(run, name):
@@ -100,11 +96,11 @@ def points_of(run, name):
     ranks = ranks_of_steps(run)
     if not np.all(ranks > 0):
         raise RunFileError(f"{run.path}: does not state its number of ranks (/sessions/ranks): leave it out")
-    since, found = _starts(run), []
+    warm, found = _warm(run), []
     for count in np.unique(ranks):
         chosen = ranks == count
-        if (chosen & (since >= WARM_UP)).any():
-            chosen &= since >= WARM_UP
+        if (chosen & warm).any():
+            chosen &= warm
         found.append(Point(name, run, count, chosen))
     return found
 

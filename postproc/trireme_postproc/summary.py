@@ -4,7 +4,7 @@
 import numpy as np
 
 from . import evaluation, timings
-from .measures import energy_of_ranks, energy_per_token
+from .measures import energy_of_ranks, energy_per_token, steps_of_rows
 from .texts import MISSING, columns_text, in_small, number, size, with_unit
 
 # Attributes of the file at the top of the table, in this order, if the file has them.
@@ -133,7 +133,9 @@ def results(run):
         rows.append(("tokens", with_unit(_last(tokens), tokens.unit)))
     seconds = steps.get("seconds")
     if seconds is not None and len(seconds):
-        rows.append(("time in steps", with_unit(seconds.values.sum(), seconds.unit)))
+        each = steps_of_rows(run)
+        text = f" (estimated from {len(seconds)} recorded steps)" if np.any(each > 1) else ""
+        rows.append(("time in steps", with_unit((seconds.values * each).sum(), seconds.unit) + text))
         rows.append(("step, median", with_unit(np.median(seconds.values), seconds.unit)))
     for name, label in (("tokens_per_s", "speed, median"), ("flops_per_s", "arithmetic, median")):
         column = steps.get(name)

@@ -474,6 +474,15 @@ class FindingsTest(unittest.TestCase):
                      "the slowest spends 30 % more time in model.train than the median rank; most often it is rank 3"):
             self.assertIn(part, text)
 
+    def test_checkpoints_of_a_run_that_recorded_few_steps(self):
+        def change(_, file):
+            file["checkpoints/stall_s"] = [0.25]
+            file["checkpoints/stall_s"].attrs["units"] = "s"
+
+        self.found(change)
+        made_up.keep_rows(self.path, (5, 10))
+        self.assertIn("waited for checkpoints during 20 % of the time", " ".join(findings(RunFile(self.path))))
+
     def test_the_course_of_a_run(self):
         def change(_, file):
             file["deck"].attrs["run.steps"] = "20"

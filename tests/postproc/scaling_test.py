@@ -102,6 +102,27 @@ class ScalingTest(unittest.TestCase):
         self.assertEqual(ranks_of_steps(found).tolist(), [2, 2, 4, 4, 4, 4, 4, 4])
         self.assertEqual([step_times(found)(step) - 1767225600 for step in range(1, 9)], [1, 2, *range(10801, 10807)])
 
+    def test_a_run_that_recorded_few_steps(self):
+        path = self.run_on(1, 8, 1000.0)
+        with h5py.File(path + "/run.h5", "a") as file:
+            file["steps/seconds"][:] = 1
+            file["sessions/first_step"], file["sessions/date_and_time"] = [1], ["2026-01-01 00:00:00 +0000"]
+        made_up.keep_rows(path + "/run.h5", (2, 6, 8))
+        self.assertEqual([point.speed.count for point in points_of(RunFile(path), "x")], [2])  # steps 6 and 8; step 2 is warm-up
+        times = step_times(RunFile(path))
+        self.assertEqual([times(step) - 1767225600 for step in range(10)], list(range(10)))
+
+    def test_the_times_of_steps_at_a_second_start(self):
+        path = self.run_on(1, 8, 1000.0)
+        with h5py.File(path + "/run.h5", "a") as file:
+            file["steps/seconds"][:] = 1
+            del file["sessions/ranks"], file["sessions/machine"]
+            file["sessions/first_step"] = [1, 5]
+            file["sessions/date_and_time"] = ["2026-01-01 00:00:00 +0000", "2026-01-01 01:00:00 +0000"]
+        made_up.keep_rows(path + "/run.h5", (3, 6, 8))
+        times = step_times(RunFile(path))
+        self.assertEqual([times(step) - 1767225600 for step in range(9)], [0, 1, 2, 3, 4, 3601, 3602, 3603, 3604])
+
     def refused(self, *paths):
         code, out, err = run("scaling", *paths)
         self.assertEqual((code, out, err.count("\n")), (2, "", 1), err)

@@ -8,6 +8,7 @@ import numpy as np
 
 import made_up
 from trireme_postproc import timings
+from trireme_postproc.measures import steps_of_rows
 from trireme_postproc.run_file import RunFile
 from trireme_postproc.summary import summary
 from trireme_postproc.texts import number, size, with_unit
@@ -42,6 +43,19 @@ class SummaryTest(unittest.TestCase):
         self.assertEqual(self.fact(text, "loss, first"), f"{losses[0]:.3f} nat/token")
         self.assertEqual(self.fact(text, "loss, last"), f"{losses[-1]:.3f} nat/token")
         self.assertEqual(self.fact(text, "validation, best"), f"{best:.3f} nat/token (step 40)")
+
+    def test_the_time_of_steps_without_a_row_is_estimated(self):
+        made_up.write(self.path, steps=43, noise=0)
+        self.assertEqual(self.fact(summary(RunFile(self.path)), "time in steps"), "4.300 s")
+        made_up.keep_rows(self.path, (10, 20, 30, 40, 43))
+        self.assertEqual(self.fact(summary(RunFile(self.path)), "time in steps"), "4.300 s (estimated from 5 recorded steps)")
+        with h5py.File(self.path, "a") as file:
+            del file["sessions/ranks"]
+            file["sessions/first_step"] = [1, 26]  # steps 21 to 25 took as long as the steps of their start
+            file["steps/seconds"][2:] = 1.0
+        run = RunFile(self.path)
+        self.assertEqual(steps_of_rows(run).tolist(), [10, 15, 5, 10, 3])
+        self.assertEqual(self.fact(summary(run), "time in steps"), "20.50 s (estimated from 5 recorded steps)")
 
     def test_units_come_from_the_file(self):
         made_up.write(self.path, units={"loss": "bit/byte", "tokens_per_s": "bytes/h"})
