@@ -26,13 +26,11 @@ def warm_seconds(run):
 
 
 class Point:
-    """The results of the steps of one run on one number of ranks."""
+    """The results of the steps of one run with one batch on one number of ranks. `batch`: sequences per step; None: not known."""
 
-    def __init__(self, name, run, ranks, chosen):
-        self.name, self.run, self.ranks = name, run, int(ranks)
-        start = _start_with(run, ranks)
-        self.hosts = _hosts(run, start)
-        self.batch = _batch(run, start)
+    def __init__(self, name, run, ranks, batch, chosen):
+        self.name, self.run, self.ranks, self.batch = name, run, int(ranks), int(batch) or None
+        self.hosts = _hosts(run, _start_with(run, ranks))
         speed, exposed = per_step(run, "tokens_per_s"), exposed_share(run)
         self.speed = Spread(speed.values[chosen], speed.unit)
         self.exposed = Spread(exposed.values[chosen], exposed.unit) if exposed is not None else None
@@ -70,13 +68,15 @@ def _of_start(run, name, start):
     return str(column.values[start]) if column is not None and start < len(column) else ""
 
 
-def _batch(run, start):
-    """Returns the sequences per step, from the deck of the start or, without one, from the newest deck. None: not known."""
-    deck = dict(line.partition(": ")[::2] for line in _of_start(run, "deck", start).splitlines())
+def _batches(run):
+    """Returns for each row of /steps the sequences of its step, which batch.schedule and resumes change; 0: not known."""
+    tokens = per_step(run, "tokens_per_s").values * per_step(run, "seconds").values
+    deck = {**run.deck, **dict(line.partition(": ")[::2] for line in _of_start(run, "deck", 0).splitlines())}
     try:
-        return int(deck.get("batch.sequences", run.deck.get("batch.sequences")))
-    except (TypeError, ValueError):
-        return None
+        # The deck of a preset has no context. The deck of the first start has the batch of the first step.
+        return np.nan_to_num(np.round(tokens / (int(deck.get("model.context", 0)) or tokens[0] / int(deck["batch.sequences"]))))
+    except (KeyError, ValueError, ZeroDivisionError):
+        return np.zeros(len(tokens))
 
 
 def _hosts(run, start):
@@ -90,18 +90,18 @@ def _warm(run):
 
 
 def points_of(run, name):
-    """Returns a Point for each number of ranks that the run had."""
-    if per_step(run, "tokens_per_s") is None:
+    """Returns a Point for each number of ranks and batch that the run had."""
+    if per_step(run, "tokens_per_s") is None or per_step(run, "seconds") is None:
         raise RunFileError(f"{run.path}: has no steps: give runs that have trained")
     ranks = ranks_of_steps(run)
     if not np.all(ranks > 0):
         raise RunFileError(f"{run.path}: does not state its number of ranks (/sessions/ranks): leave it out")
-    warm, found = _warm(run), []
-    for count in np.unique(ranks):
-        chosen = ranks == count
+    warm, batches, found = _warm(run), _batches(run), []
+    for count, batch in sorted(set(zip(ranks, batches))):
+        chosen = (ranks == count) & (batches == batch)
         if (chosen & warm).any():
             chosen &= warm
-        found.append(Point(name, run, count, chosen))
+        found.append(Point(name, run, count, batch, chosen))
     return found
 
 

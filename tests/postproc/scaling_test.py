@@ -5,6 +5,7 @@ import tempfile
 import unittest
 
 import h5py
+import numpy as np
 
 import made_up
 from cli_test import png_size, run
@@ -29,8 +30,9 @@ class ScalingTest(unittest.TestCase):
         with h5py.File(path + "/run.h5", "a") as file:
             file["sessions/ranks"][:] = ranks
             file["sessions/machine"] = [" ".join(f"node{host}" for host in range((ranks + 1) // 2))]
-            file["deck"].attrs.update({"batch.sequences": str(batch), "run.name": name, **deck})
+            file["deck"].attrs.update({"batch.sequences": str(batch), "model.context": "16", "run.name": name, **deck})
             file["steps/tokens_per_s"][:] = [1.0, 2.0, 3.0] + [speed - 4, speed + 4, speed, speed - 2, speed + 2]
+            file["steps/seconds"][:] = 16 * batch / file["steps/tokens_per_s"][:]
         return path
 
     def rows(self, text, title):
@@ -83,10 +85,20 @@ class ScalingTest(unittest.TestCase):
                     del file[f"sessions/{name}"]
                 file[f"sessions/{name}"] = values
             file["steps/tokens_per_s"][:] = [1, 1, 1, 500, 1, 1, 1, 900]
+            file["steps/seconds"][:] = 16 * np.repeat([8, 16], 4) / file["steps/tokens_per_s"][:]
         points = points_of(RunFile(path), "x")
         self.assertEqual([(point.ranks, point.hosts, point.batch, point.speed.median, point.speed.count) for point in points],
                          [(1, 1, 8, 500.0, 1), (2, 2, 16, 900.0, 1)])
         self.assertIn("90.0 %", run("scaling", path)[1])
+
+    def test_a_batch_that_changes_during_the_run(self):
+        for context in ("16", "0"):  # 0: that of the preset
+            path = self.run_on(1, 8, 1000.0, "context" + context, **{"model.context": context})
+            with h5py.File(path + "/run.h5", "a") as file:
+                file["steps/seconds"][:] = 16 * np.repeat([8, 32], (5, 3)) / file["steps/tokens_per_s"][:]
+            points = points_of(RunFile(path), "x")
+            self.assertEqual([(point.ranks, point.batch, point.speed.median, point.speed.count) for point in points],
+                             [(1, 8, 1000.0, 2), (1, 32, 1000.0, 3)])
 
     def test_a_start_that_began_before_an_earlier_one(self):
         path = self.run_on(1, 8, 1000.0)
@@ -105,7 +117,7 @@ class ScalingTest(unittest.TestCase):
     def test_a_run_that_recorded_few_steps(self):
         path = self.run_on(1, 8, 1000.0)
         with h5py.File(path + "/run.h5", "a") as file:
-            file["steps/seconds"][:] = 1
+            file["steps/seconds"][:], file["steps/tokens_per_s"][:] = 1, 128
             file["sessions/first_step"], file["sessions/date_and_time"] = [1], ["2026-01-01 00:00:00 +0000"]
         made_up.keep_rows(path + "/run.h5", (2, 6, 8))
         self.assertEqual([point.speed.count for point in points_of(RunFile(path), "x")], [2])  # steps 6 and 8; step 2 is warm-up
