@@ -106,7 +106,7 @@ def energy_per_token(run):
     keep = ((at[1:] >= 1) | (end == advanced[-1])) & (tokens[end] > tokens[begin])
     found = np.full(len(joules), np.nan)
     found[end[keep] - 1] = (energy[end] - energy[begin])[keep] / (tokens[end] - tokens[begin])[keep]
-    return Column(found, parts[0].unit + "/token")
+    return Column(found, parts[0].unit + "/token") if np.isfinite(found).any() else None
 
 
 def energy_of_ranks(run):

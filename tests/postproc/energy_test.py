@@ -88,9 +88,9 @@ class EnergyTest(unittest.TestCase):
                 file[f"energy/{name}"].attrs["units"] = "J"
         self.assertIn("25 J/step (rank 0) to 75 J/step (rank 2)", self.shown("summary", path))
 
-    def test_no_counter_is_no_energy(self):
-        paths = [self.run_on(1, cpu_joules=np.nan, gpu_joules=np.nan), self.run_on(2)]
-        for verb, given in (("summary", paths[:1]), ("compare", paths), ("scaling", paths)):
+    def test_no_counter_or_one_that_never_advances_is_no_energy(self):
+        paths = [self.run_on(1, cpu_joules=np.nan, gpu_joules=np.nan), self.run_on(2), self.run_on(4, cpu_joules=0.0, gpu_joules=np.nan)]
+        for verb, given in (("summary", paths[:1]), ("summary", paths[2:]), ("compare", paths), ("scaling", paths)):
             self.assertNotIn("energy", self.shown(verb, *given).replace("cpu_joules", ""))
 
 
