@@ -21,11 +21,17 @@ else:
     head = {"Content-Type": "application/json"}
     send = lambda step, row: urllib.request.urlopen(
         urllib.request.Request(target, json.dumps({"run": name, "step": step, **row}).encode(), head), timeout=60).close()
-for line in open(path, encoding="utf-8"):
+rows = []
+for line in open(path, encoding="utf-8", errors="replace"):
     try:
         found = json.loads(line)
     except ValueError:  # the line is being written, or was truncated by a kill
         continue
     row = {key: value for key, value in found.items() if value is not None and key != "crc32"}  # null: not finite
-    if row.pop("kind", "step") == "step":
-        send(row.pop("step"), row)
+    kind = row.pop("kind", "step")
+    if kind == "step":
+        rows.append(row)
+    elif kind == "rewind":  # a resume took the rows of later steps back
+        rows = [one for one in rows if one["step"] <= row["step"]]
+for row in rows:
+    send(row.pop("step"), row)

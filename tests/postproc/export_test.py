@@ -148,7 +148,8 @@ class ExportTest(unittest.TestCase):
             self.assertEqual((code, err), (0, ""))
         self.assertEqual(os.path.getsize(self.directory + "/none/steps.jsonl"), 0)
 
-    def test_the_example_sends_every_row(self):
+    def sent(self, path):
+        """Returns what the example posts of a file."""
         got = []
 
         class Tracker(http.server.BaseHTTPRequestHandler):
@@ -164,19 +165,31 @@ class ExportTest(unittest.TestCase):
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
-            exported = self.export("jsonl")[0]
-            with open(exported, "a", encoding="ascii") as file:
-                file.write('{"step": 21, "lo')  # cut off by a kill
-            subprocess.run([sys.executable, UPLOAD, exported, f"http://127.0.0.1:{server.server_port}/", "tiny"],
+            subprocess.run([sys.executable, UPLOAD, path, f"http://127.0.0.1:{server.server_port}/", "tiny"],
                            check=True, timeout=120, env={**os.environ, "no_proxy": "127.0.0.1"})
         finally:
             server.shutdown()
             thread.join()
             server.server_close()
+        return got
+
+    def test_the_example_sends_every_row(self):
+        exported = self.export("jsonl")[0]
+        with open(exported, "a", encoding="ascii") as file:
+            file.write('{"step": 21, "lo')  # cut off by a kill
+        got = self.sent(exported)
         self.assertEqual([row["step"] for row in got], list(range(1, 21)))
         self.assertEqual({row["run"] for row in got}, {"tiny"})
         self.assertEqual(got[0]["loss"], self.columns["loss"][0])
         self.assertNotIn("loss", got[4])
+
+    def test_the_example_sends_the_log_of_a_resumed_run(self):
+        lines = [made_up.log_line("step", step=step, loss=1.0).encode() for step in (1, 2, 3)]
+        lines += [b'{"kind": "step", "step": \xff, "loss": 1.0}\n', made_up.log_line("rewind", step=1).encode()]
+        lines += [made_up.log_line(kind, step=2, loss=2.0).encode() for kind in ("validation", "step")]
+        with open(self.directory + "/steps.jsonl", "wb") as file:
+            file.writelines(lines)
+        self.assertEqual([(row["step"], row["loss"]) for row in self.sent(file.name)], [(1, 1.0), (2, 2.0)])
 
 
 if __name__ == "__main__":
