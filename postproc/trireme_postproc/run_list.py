@@ -52,13 +52,20 @@ class Row:
 
 
 def find_runs(directory):
-    """Returns the run directories in a directory and below it. Run directories themselves are not searched."""
-    found = []
-    for place, folders, files in os.walk(directory):
-        if NAME in files or LOG in files and is_log(os.path.join(place, LOG)):
-            found.append(place)
-            folders.clear()
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
+    """Returns the run directories in a directory and below it, each once. Run directories themselves are not searched. Links are followed
+    last, so that a run has the name of its directory if that is here too."""
+    found, seen, roots = [], set(), [directory]
+    for root in roots:
+        for place, folders, files in os.walk(root):
+            real = os.path.realpath(place)
+            if real in seen:
+                folders.clear()
+            elif NAME in files or LOG in files and is_log(os.path.join(place, LOG)):
+                found.append(place)
+                folders.clear()
+            seen.add(real)
+            folders[:] = sorted(name for name in folders if not name.startswith("."))
+            roots += filter(os.path.islink, (os.path.join(place, name) for name in folders))
     return found
 
 

@@ -127,6 +127,13 @@ class ListTest(RunsTest):
             ["sweep/a", "finished", "40 of 40", "0.7500 nat/token (step 40)", text["sweep/a"], "0.002", "40"],
         ])
 
+    def test_links_are_followed(self):
+        with tempfile.TemporaryDirectory() as other:
+            os.rename(self.directory + "/c", other + "/c")
+            for target, name in ((other + "/c", "a-link"), (other, "all"), ("sweep", "again"), (self.directory, "sweep/loop")):
+                os.symlink(target, f"{self.directory}/{name}")
+            self.assertEqual(self.names(), ["a-link", "b", "sweep/a"])
+
     def test_sorting(self):
         for arguments, names in (
             ((), "b c sweep/a"), (("--reverse",), "sweep/a c b"), (("--sort", "validation"), "b sweep/a c"),
