@@ -67,4 +67,5 @@ def run_state(run, now=None):
         quiet = (time.time() if now is None else now) - os.stat(run.path).st_mtime
         if quiet <= QUIET_S:
             return RunState(UNKNOWN, f"not finished, {place}; process {found[0]} on {found[1]} may be running it")
-    return RunState(INTERRUPTED, f"interrupted {place}; the same command resumes it from the newest checkpoint")
+    way_on = "resumes it from the newest checkpoint" if len(run.checkpoints.get("step", ())) else "starts it again: it has no checkpoint"
+    return RunState(INTERRUPTED, f"interrupted {place}; the same command {way_on}")

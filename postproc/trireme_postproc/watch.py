@@ -187,7 +187,8 @@ def ended(run, previous, word, quiet_s, timeout_s):
     """Returns why the run is over; "" while it may continue. `previous` and `word`: results of state_of() at the last poll and now.
     `quiet_s`: seconds since the record last changed."""
     if word == ENDED and (previous == ENDED or run.finished()):
-        return "finished" if run.finished() else "it ended before its last step; run the same command again to resume from the newest checkpoint"
+        early = "it ended before its last step; run the same command again to continue it"
+        return {True: "finished", False: early, None: "its process has ended"}[run.finished()]
     if run.finished() and word == UNKNOWN and quiet_s > min(10.0, timeout_s):
         return "finished"
     if quiet_s > timeout_s and word != RUNNING:

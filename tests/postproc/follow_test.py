@@ -158,6 +158,16 @@ class FollowTest(unittest.TestCase):
             follow(self.directory, "tensorboard", self.at("live"), say=lambda _: None, pause=self.interrupt)
         self.assertEqual(scalars(self.at("live/tensorboard")), {("steps/loss", 1): 7.0})
 
+    def test_without_run_h5_nothing_is_said_about_the_last_step(self):
+        child = subprocess.Popen([sys.executable, "-c", ""])
+        child.wait()
+        with open(self.at("lock"), "w", encoding="ascii") as file:
+            file.write(f"process {child.pid} on {socket.gethostname()}\n")
+        self.append(line(1, 1.0))
+        said = []
+        follow(self.directory, "csv", pause=lambda _: None, say=said.append)
+        self.assertEqual(said[-1], "the run is over: its process has ended")
+
     @staticmethod
     def interrupt(_):
         raise KeyboardInterrupt

@@ -27,7 +27,7 @@ class RunsTest(unittest.TestCase):
         self.addCleanup(temporary.cleanup)
         self.directory = temporary.name
 
-    def write(self, name, process=None, host=None, log=None, rate="0.001", best=None, **options):
+    def write(self, name, process=None, host=None, log=None, rate="0.001", best=None, checkpoint=None, **options):
         """Writes a run directory. `process` is the process in its file lock."""
         directory = f"{self.directory}/{name}"
         os.makedirs(directory)
@@ -37,6 +37,8 @@ class RunsTest(unittest.TestCase):
             file["deck"].attrs["run.directory"] = directory
             if best is not None:
                 file["validation/loss"][-1] = best
+            if checkpoint is not None:
+                file["checkpoints/step"], file["checkpoints/bytes"] = [checkpoint], [2**20]
         if process is not None:
             with open(directory + "/lock", "w", encoding="utf-8") as file:
                 file.write(f"process {process} on {host or socket.gethostname()}\n")
@@ -63,9 +65,11 @@ class StateTest(RunsTest):
             ("stopped", {"process": gone, "steps": 9, "log": ["info stopped after step 9 of 9: an evaluation is missing"]},
              "stopped after step 9 of 9; the same command resumes it"),
             ("interrupted", {"process": gone, "steps": 5, "wanted": 9, "log": ["error old", "info step 5/9", "warning slow"]},
+             "interrupted after step 5 of 9; the same command starts it again: it has no checkpoint"),
+            ("interrupted", {"process": gone, "steps": 5, "wanted": 9, "checkpoint": 3},
              "interrupted after step 5 of 9; the same command resumes it from the newest checkpoint"),
             ("interrupted", {"process": gone, "steps": 0, "wanted": 9, "validation": False},
-             "interrupted after step 0 of 9; the same command resumes it from the newest checkpoint"),
+             "interrupted after step 0 of 9; the same command starts it again: it has no checkpoint"),
             ("failed", {"process": gone, "steps": 5, "wanted": 9, "log": ["info step 5/9", "error no space left", "error in run.h5"]},
              "failed after step 5 of 9: no space left"),
             ("unknown", {"process": 1, "host": "elsewhere", "steps": 5, "wanted": 9},

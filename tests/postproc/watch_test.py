@@ -193,7 +193,7 @@ class WatchTest(unittest.TestCase):
         self.lock(self.ended_process())
         out = io.StringIO()
         watch([self.directory], out=out, pause=lambda _: None)
-        self.assertTrue(out.getvalue().endswith("run the same command again to resume from the newest checkpoint\n"), out.getvalue())
+        self.assertTrue(out.getvalue().endswith("run the same command again to continue it\n"), out.getvalue())
 
     def test_a_run_on_another_host(self):
         made_up.write(self.path, steps=2, wanted=6)
