@@ -14,6 +14,7 @@ from .texts import MISSING, columns_text, number, scaled
 
 SHARES = (0.25, 0.5, 0.75, 1.0)
 LONGEST = 60  # characters of a value in a table
+UNKNOWN_TOKENIZER = "unknown"
 # Facts in which any two runs differ.
 ALWAYS_DIFFERENT = ("date_and_time", "run_id", "name")
 
@@ -31,20 +32,28 @@ def common(runs, name):
     return min((float(end.values[-1]) if end is not None else 0.0 for end in ends), default=0.0)
 
 
+def loss_column(runs):
+    """Returns the column in which losses can be compared: with different tokenizers bits_per_byte, if it is known for all runs."""
+    tokenizers = {run.attributes.get("tokenizer_hash") or UNKNOWN_TOKENIZER for run in runs} - {UNKNOWN_TOKENIZER}
+    in_bytes = [per_step(run, "bits_per_byte") for run in runs]
+    known = all(column is not None and np.isfinite(column.values).any() for column in in_bytes)
+    return "bits_per_byte" if len(tokenizers) > 1 and known else "loss"
+
+
 def losses_at_equal(runs, name):
     """Returns rows with the loss after equal numbers of steps or tokens (`name`), at each quarter of the range that all runs have."""
     end = common(runs, name)
     if end <= 0:
         return []
-    rows = []
-    places = [per_step(run, name).values if per_step(run, "loss") is not None else None for run in runs]
+    rows, column = [], loss_column(runs)
+    places = [per_step(run, name).values if per_step(run, column) is not None else None for run in runs]
     shared = [one for one in places if one is not None]
     shared = functools.reduce(np.intersect1d, shared) if shared else np.zeros(0)  # the steps that all runs recorded, if there are any
     for place in sorted({np.floor(end * share) for share in SHARES} - {0.0}):
         spreads = []
         use_shared = len(window_inside(shared, place, WINDOW * end)) > 0
         for run, at in zip(runs, places):
-            loss = per_step(run, "loss")
+            loss = per_step(run, column)
             if loss is None:
                 spreads.append(None)
                 continue
@@ -88,14 +97,14 @@ def _last_common(tables, column):
 
 def evaluations(runs):
     """Returns rows of validation and the sets of evaluate.sets, at the last step that all runs evaluated."""
-    rows = []
+    rows, in_bytes = [], loss_column(runs) == "bits_per_byte"
     tables = {"validation": [run.validation for run in runs]}
     for name in runs[0].evaluation:
         tables["set " + name] = [run.evaluation.get(name, {}) for run in runs]
     for name, of_runs in tables.items():
         for column, kind in evaluation.LOSSES + evaluation.IN_BYTES + evaluation.ACCURACIES:
             found = _last_common(of_runs, column)
-            if found:
+            if found and not (column == "loss" and in_bytes and _last_common(of_runs, "bits_per_byte")):
                 units = [table[column].unit for table in of_runs]
                 text = ", ".join(filter(None, (name, kind))) + f" (step {found[0]})"
                 rows.append(Row(text, [Spread([value], unit) for value, unit in zip(found[1], units)]))

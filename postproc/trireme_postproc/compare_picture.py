@@ -5,7 +5,7 @@ import numpy as np
 from matplotlib.ticker import EngFormatter
 
 from . import timings
-from .compare import times
+from .compare import loss_column, times
 from .measures import Spread, per_step
 from .run_file import names_of
 from .smoothing import common_window, ratio_curve, smooth_curve
@@ -25,7 +25,7 @@ def _curves(runs):
     """Returns the smoothing window of the picture, and for each run (tokens, loss, unit of the loss) or None."""
     found = []
     for run in runs:
-        tokens, loss = per_step(run, "tokens"), per_step(run, "loss")
+        tokens, loss = per_step(run, "tokens"), per_step(run, loss_column(runs))
         found.append((tokens.values, loss.values, loss.unit) if tokens is not None and loss is not None else None)
     return common_window([curve[0] if curve else None for curve in found]), found
 

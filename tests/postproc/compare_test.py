@@ -54,6 +54,26 @@ class CompareTest(unittest.TestCase):
         self.assertEqual((code, err), (0, ""))
         return out
 
+    def test_the_losses_of_different_tokenizers_are_compared_in_bytes(self):
+        for path, tokenizer, factor in ((self.first, "1", 1.0), (self.second, "2", 0.5)):
+            with h5py.File(path + "/run.h5", "a") as file:
+                file.attrs["tokenizer_hash"] = tokenizer
+                for table in ("steps", "validation"):
+                    file[f"{table}/bits_per_byte"] = np.full(len(file[f"{table}/loss"]), 3 * factor)
+                    file[f"{table}/bits_per_byte"].attrs["units"] = "bit/byte"
+        text = self.compared(self.first, self.second)
+        for name in ("steps", "tokens"):
+            rows = self.rows(text, f"loss after the same number of {name}")
+            self.assertEqual((rows[0][2], rows[1][1], rows[1][-1]), ("3.000 bit/byte", "1.500 bit/byte", "0.5000"))
+        rows = self.rows(text, "evaluated at the last common step")
+        self.assertEqual([row[0] for row in rows[::2]], ["validation (step 40)", "set code (step 40)"])
+        self.assertEqual([row[-1] for row in rows[1::2]], ["0.5000", "1.000"])
+        runs = [RunFile(path) for path in (self.first, self.second)]
+        self.assertIn("loss [bit/byte]", [text for text, _ in drawn_texts(plot_compare, runs, self.directory + "/in-bytes.png")[0]])
+        with h5py.File(self.second + "/run.h5", "a") as file:
+            file.attrs["tokenizer_hash"] = "unknown"
+        self.assertNotIn("bit/byte", self.rows(self.compared(self.first, self.second), "loss after the same number of steps")[0][2])
+
     def test_ratios(self):
         self.changed(self.second, tokens_per_s=0.5, seconds=2, loss=1.25, exposed_s=6)
         with h5py.File(self.second + "/run.h5", "a") as file:
