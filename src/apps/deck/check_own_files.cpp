@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <filesystem>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <fmt/format.h>
@@ -44,31 +46,21 @@ struct OwnFilesRules : Rules {
 
  private:
   void expect_none(const std::string& section, const std::vector<std::string>& text) const {
+    using Names = std::vector<const char*>;
+    const std::tuple<const char*, std::string, Names> own[] = {
+        {"run.directory",
+         config_.run.directory,
+         {"/lock", "/log.txt", "/steps.jsonl", "/deck.resolved.yaml", "/run.h5"}},
+        {"checkpoint.directory", config_.checkpoint.directory, {"/step-1"}},
+        {"data.cache", config_.data.cache.value_or(""), {"/tokens.bin"}},
+        {"record.metrics_file", config_.record.metrics_file, {""}}};
     for (const std::string& entry : text)
-      for (const char* file : {"lock", "log.txt", "steps.jsonl", "deck.resolved.yaml", "run.h5"})
-        if (expect_without(section, entry, "run.directory", config_.run.directory, file))
-          break;
-    for (const std::string& entry : text) {
-      expect_without(section, entry, "checkpoint.directory", config_.checkpoint.directory,
-                     "step-1");
-      expect_without(section, entry, "data.cache", config_.data.cache.value_or(""), "tokens.bin");
-      expect_without(section, entry, "record.metrics_file", config_.record.metrics_file);
-    }
-  }
-
-  /// Returns whether `entry` would find the path, or the file of this name in it.
-  bool expect_without(const std::string& section,
-                      const std::string& entry,
-                      const char* key,
-                      const fs::path& path,
-                      const std::string& name = {}) const {
-    const bool found =
-        !path.empty() && readable({key}) && finds(entry, name.empty() ? path : path / name);
-    if (found)
-      say(section + ".text",
-          fmt::format("'{}' includes {}, which would be read as text. Move one of them.", entry,
-                      key));
-    return found;
+      for (const auto& [key, place, names] : own)
+        if (!place.empty() && readable({key}) &&
+            std::ranges::any_of(names, [&](auto* name) { return finds(entry, place + name); }))
+          say(section + ".text",
+              fmt::format("'{}' includes {}, which would be read as text. Move one of them.", entry,
+                          key));
   }
 };
 

@@ -7,7 +7,6 @@
 
 #include "base/json.hpp"
 
-#include "deck/deck.hpp"
 #include "plan/deck_plan.hpp"
 
 namespace trireme::plan {

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "deck/edit.hpp"
 #include "tune/tune.hpp"
 
 namespace trireme::tune {

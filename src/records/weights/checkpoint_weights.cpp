@@ -19,7 +19,6 @@
 #include "text/tokenizer.hpp"
 
 #include "record/checkpoint/checkpoint.hpp"
-#include "record/checkpoint/checkpoint_directory.hpp"
 #include "record/checkpoint/manifest.hpp"
 #include "record/checkpoint/piece_reader.hpp"
 

@@ -19,7 +19,6 @@
 
 #include "record/checkpoint/manifest.hpp"
 
-#include "session/load_slabs.hpp"
 #include "session/session.hpp"
 
 namespace trireme::session {
@@ -160,16 +159,6 @@ class Load {
     return others;
   }
 
-  /// Another way of sending gradients may have left no errors of some parameters: they start at zero.
-  void zero_absent(std::vector<record::MutableSlab>& slabs) {
-    std::erase_if(slabs, [&](const record::MutableSlab& slab) {
-      if (is_stored(slab.state, slab.parameter))
-        return false;
-      session_.device->fill_zero(slab.data, *session_.compute_stream);
-      return true;
-    });
-  }
-
   void load_round(std::int64_t round) {
     // One rank of those that add up their gradients.
     const bool adds_others =
@@ -194,8 +183,14 @@ class Load {
       }
       add_parts(slabs, plan_, one);
     }
-    zero_absent(slabs);
-    load_slabs(directory_, std::move(slabs), session_, world_);
+    // Another way of sending gradients may have left no errors of some parameters.
+    std::erase_if(slabs, [&](const record::MutableSlab& slab) {
+      const bool stored = is_stored(slab.state, slab.parameter);
+      if (!stored)
+        session_.device->fill_zero(slab.data, *session_.compute_stream);
+      return !stored;
+    });
+    session_.load(directory_, std::move(slabs), world_);
     for (const ops::Add& sum : sums) ops::run(sum, *session_.compute_stream);
     session_.compute_stream->synchronize();
   }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "session/micro_step_graphs.hpp"
 
-#include <algorithm>
 #include <exception>
 #include <span>
 #include <utility>

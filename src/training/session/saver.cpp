@@ -19,7 +19,6 @@
 #include "weights/open.hpp"
 
 #include "session/compression_state.hpp"
-#include "session/load_slabs.hpp"
 #include "session/session.hpp"
 
 namespace trireme::session {
@@ -152,7 +151,7 @@ std::optional<Saver::Resumed> Saver::load_newest(const std::string& run_director
     std::erase_if(wanted, [&](const record::MutableSlab& slab) {
       return slab.state != session_.optimizer.slots().front().name;
     });
-  const auto facts = load_slabs(directory, std::move(wanted), session_, world_);
+  const auto facts = session_.load(directory, std::move(wanted), world_);
   if (const std::string told = record::fact_of(facts.more, "precision");
       !told.empty() && told != precision())
     throw UserError(std::vector<Diagnostic>{
@@ -174,10 +173,10 @@ void Saver::load_moments(const std::string& directory, const record::CheckpointF
   const std::string writers = record::fact_of(facts.more, moments_fact);
   if (writers.empty())
     return;
-  load_slabs(directory,
-             all_slabs(session_.optimizer, true,
-                       session_.plan.replica_of(world_.rank()) % std::stoi(writers)),
-             session_, world_);
+  session_.load(directory,
+                all_slabs(session_.optimizer, true,
+                          session_.plan.replica_of(world_.rank()) % std::stoi(writers)),
+                world_);
 }
 
 void Saver::write_masters(

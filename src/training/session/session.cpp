@@ -19,6 +19,8 @@
 
 #include "batches/open.hpp"
 
+#include "weights/checkpoint_weights.hpp"
+
 #include "session/host_memory.hpp"
 #include "session/machine.hpp"
 #include "session/share_out.hpp"
@@ -381,6 +383,33 @@ void Session::check_replicas(std::int64_t step) {
 void Session::record_for(std::int64_t number) {
   recorder.at_step(number);
   recorder.at_micro_step(batches(number).micro_steps() - 1);
+}
+
+record::CheckpointFacts Session::load(const std::string& directory,
+                                      std::vector<record::MutableSlab> slabs,
+                                      comm::World& among) {
+  // record/ fills only host memory: for a GPU a copy, which is sent to it afterwards.
+  const bool copies = device->kind() != device::Kind::cpu;
+  const std::vector<record::MutableSlab> there = slabs;
+  std::vector<std::byte> memory;
+  if (copies) {
+    std::size_t bytes = 0;
+    for (const auto& slab : slabs) bytes += slab.data.bytes();
+    memory.resize(bytes);
+    std::byte* next = memory.data();
+    for (auto& slab : slabs) {
+      slab.data.data = next;
+      next += slab.data.bytes();
+    }
+  }
+  auto facts =
+      record::load_checkpoint(directory, plan, weights::model_facts(job.shape), slabs, among);
+  if (copies) {
+    for (std::size_t i = 0; i < slabs.size(); ++i)
+      device->copy(there[i].data, slabs[i].data, *compute_stream);
+    compute_stream->synchronize();
+  }
+  return facts;
 }
 
 std::vector<ConstView> Session::parameter_views() const {

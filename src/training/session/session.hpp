@@ -46,6 +46,8 @@
 #include "batches/dataset.hpp"
 #include "batches/read_ahead.hpp"
 
+#include "record/checkpoint/checkpoint.hpp"
+
 #include "optim/optimizer.hpp"
 #include "session/job.hpp"
 #include "session/micro_step_graphs.hpp"
@@ -151,6 +153,12 @@ class Session {
   /// each has the same bits with any number of ranks, and so has the loss, which is an order-free
   /// sum. Collective. Throws comm::Interrupted when `interrupts` is true on any rank.
   std::optional<Evaluation> evaluate(const comm::Wanted& interrupts = {});
+
+  /// Collective. Fills `slabs`, in the device's memory, from the checkpoint in `directory`, and
+  /// returns its facts. Throws as record::load_checkpoint().
+  record::CheckpointFacts load(const std::string& directory,
+                               std::vector<record::MutableSlab> slabs,
+                               comm::World& among);
 
   /// The parameters as they are bound now. Before compute reads them it must wait for all of them
   /// (Engine::wait_for_parameters).

@@ -19,7 +19,6 @@
 #include "record/run/rows.hpp"
 
 #include "inference/evaluation_data.hpp"
-#include "session/config.hpp"
 #include "session/job.hpp"
 #include "session/session.hpp"
 

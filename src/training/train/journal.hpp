@@ -11,11 +11,8 @@
 #include <optional>
 #include <span>
 
-#include "base/dtype.hpp"
 #include "base/log.hpp"
-#include "device/device.hpp"
 #include "device/recorder.hpp"
-#include "layout/plan.hpp"
 
 #include "comm/control/world.hpp"
 #include "reduce/engine.hpp"

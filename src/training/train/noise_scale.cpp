@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cinttypes>
 #include <cmath>
-#include <cstdio>
 
 #include <fmt/format.h>
 

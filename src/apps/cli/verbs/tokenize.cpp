@@ -9,8 +9,6 @@
 
 #include "base/log.hpp"
 
-#include "text/tokenizer.hpp"
-
 #include "cli/options.hpp"
 #include "cli/under_mpi.hpp"
 #include "cli/verb.hpp"
