@@ -17,12 +17,14 @@ namespace fs = std::filesystem;
 
 /// Whether a search for text in `entry`, a directory or a glob, would find `file`.
 bool finds(const std::string& entry, const fs::path& file) {
+  if (entry.empty())
+    return false;
   std::error_code problem, not_there;
   const fs::path inner = fs::weakly_canonical(fs::absolute(file), problem);
   const bool is_directory = fs::is_directory(entry, not_there);
   const fs::path outer = is_directory ? fs::canonical(entry, problem)
                                       : (fs::absolute(entry) / "").lexically_normal().parent_path();
-  if (entry.empty() || problem)
+  if (problem)
     return false;
   for (fs::path at = inner; at != at.parent_path(); at = at.parent_path())
     if (is_directory ? at == outer
