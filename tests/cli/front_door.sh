@@ -37,7 +37,6 @@ expect 2 '' 'usage: trireme' check
 expect 2 '' 'usage: trireme' check bad.yaml --rankz 2
 expect 2 '' 'usage: trireme' check bad.yaml --ranks 0
 expect 2 '' 'usage: trireme' check bad.yaml --ranks two
-expect 2 '' 'usage: trireme' help
 expect 2 '' 'none.yaml: error: cannot read the deck: No such file or directory' check none.yaml
 expect 2 '' 'directory: error: this is a directory' check directory
 expect 2 '' 'empty.yaml: error: the deck is empty' check empty.yaml
@@ -59,6 +58,10 @@ expect 0 '"rows"' '' bench matmul "$source/tests/integration/tiny.yaml" --repeti
 expect 0 '"suggested"' 'step     10/10' find-rate "$source/tests/integration/tiny.yaml" "data.train.text=[$source/README.md]" --steps 10 --json -
 [ "$(head -c 1 out)" = '{' ] || { echo 'find-rate --json -: the log is on standard output'; failures=$((failures + 1)); }
 expect 0 'optimizer.schedule.kind' '' help deck
+expect 0 'Exit codes:' '' help
+expect 0 'usage: trireme sample MODEL' '' help sample
+expect 0 'usage: trireme bench ops' '' help bench ops
+expect 2 '' "did you mean 'sample'" help sampel
 expect 0 'Default: cosine.' '' help deck optimizer.schedule.kind
 expect 0 'ranks have between 0 and 1 of the' '' plan "$source/input/gpt2-124m.yaml" --ranks 4096
 expect 2 '' "'train' is neither a verb nor a deck. \`trireme DECK\` trains" train bad.yaml

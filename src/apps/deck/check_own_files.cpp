@@ -15,22 +15,23 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Whether a search for text in `entry`, a directory or a glob, would find `file`.
+/// Whether a search for text in `entry`, a directory, a glob or a file, would find `file`.
 bool finds(const std::string& entry, const fs::path& file) {
   if (entry.empty())
     return false;
   std::error_code problem, not_there;
-  const fs::path inner = fs::weakly_canonical(fs::absolute(file), problem);
   const bool is_directory = fs::is_directory(entry, not_there);
+  const fs::path inner = fs::weakly_canonical(fs::absolute(file), problem);
   const fs::path outer = is_directory ? fs::canonical(entry, problem)
                                       : (fs::absolute(entry) / "").lexically_normal().parent_path();
+  const bool searches = is_directory || entry.find_first_of("*?[") != std::string::npos;
   if (problem)
     return false;
   for (fs::path at = inner; at != at.parent_path(); at = at.parent_path())
     if (is_directory ? at == outer
                      : fnmatch(outer.c_str(), at.c_str(), FNM_PATHNAME | FNM_PERIOD) == 0)
       return true;
-    else if (at.filename().string().starts_with('.'))  // hidden names are left out
+    else if (!searches || at.filename().string().starts_with('.'))  // hidden names are left out
       return false;
   return false;
 }
@@ -48,8 +49,7 @@ struct OwnFilesRules : Rules {
 
  private:
   void expect_none(const std::string& section, const std::vector<std::string>& text) const {
-    using Names = std::vector<const char*>;
-    const std::tuple<const char*, std::string, Names> own[] = {
+    const std::tuple<const char*, std::string, std::vector<const char*>> own[] = {
         {"run.directory",
          config_.run.directory,
          {"/lock", "/log.txt", "/steps.jsonl", "/deck.resolved.yaml", "/run.h5"}},
