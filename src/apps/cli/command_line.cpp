@@ -158,11 +158,10 @@ CLI::App* command_of(CLI::App& app, std::map<std::string, CLI::App*>& groups, co
 ExitCode run(int argc, char** argv) {
   const std::string_view first = argc > 1 ? argv[1] : "", second = argc > 2 ? argv[2] : "";
   if (first == "help" && second != "deck" && !second.starts_with('-')) {
-    std::vector<char*> words(argv, argv + argc);  // `help VERB` is `VERB --help`
-    std::string help = "--help";
-    words.erase(words.begin() + 1);
-    words.push_back(help.data());
-    return run(argc, words.data());
+    std::string help = "--help";  // `help VERB` is `VERB --help`
+    std::rotate(argv + 1, argv + 2, argv + argc);
+    argv[argc - 1] = help.data();
+    return run(argc, argv);
   }
   if (trains(argc, argv))
     return train_deck({argc, argv, "train"});

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
 #include <filesystem>
 #include <string>
-#include <tuple>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -15,61 +14,75 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Whether a search for text in `entry`, a directory, a glob or a file, would find `file`.
-bool finds(const std::string& entry, const fs::path& file) {
-  if (entry.empty())
+/// What a search for text in `entry` reads: a file, all in a directory, or what a glob matches.
+struct Search {
+  explicit Search(const std::string& entry) {
+    std::error_code problem;
+    is_directory = fs::is_directory(entry, problem);
+    goes_down = is_directory || entry.find_first_of("*?[") != std::string::npos;
+    path = is_directory ? fs::canonical(entry, problem)
+                        : (fs::absolute(entry, problem) / "").lexically_normal().parent_path();
+  }
+
+  [[nodiscard]] bool finds(const fs::path& file) const {
+    for (fs::path at = file; at != at.parent_path(); at = at.parent_path())
+      if (is_directory ? at == path
+                       : fnmatch(path.c_str(), at.c_str(), FNM_PATHNAME | FNM_PERIOD) == 0)
+        return true;
+      else if (!goes_down || at.filename().string().starts_with('.'))  // leaves out hidden names
+        return false;
     return false;
-  std::error_code problem, not_there;
-  const bool is_directory = fs::is_directory(entry, not_there);
-  const fs::path inner = fs::weakly_canonical(fs::absolute(file), problem);
-  const fs::path outer = is_directory ? fs::canonical(entry, problem)
-                                      : (fs::absolute(entry) / "").lexically_normal().parent_path();
-  const bool searches = is_directory || entry.find_first_of("*?[") != std::string::npos;
-  if (problem)
-    return false;
-  for (fs::path at = inner; at != at.parent_path(); at = at.parent_path())
-    if (is_directory ? at == outer
-                     : fnmatch(outer.c_str(), at.c_str(), FNM_PATHNAME | FNM_PERIOD) == 0)
-      return true;
-    else if (!searches || at.filename().string().starts_with('.'))  // hidden names are left out
-      return false;
-  return false;
-}
+  }
+
+  bool is_directory = false, goes_down = false;
+  fs::path path;
+};
 
 struct OwnFilesRules : Rules {
-  void check() const {
-    const auto& train = config_.data.train;
-    expect_none("data.train", train.text);
-    expect_none("data.validation", config_.data.validation.text);
-    for (std::size_t i = 0; i < train.mixture.size(); ++i)
-      expect_none(fmt::format("data.train.mixture[{}]", i), train.mixture[i].text);
-    for (std::size_t i = 0; i < config_.evaluate.sets.size(); ++i)
-      expect_none(fmt::format("evaluate.sets[{}]", i), config_.evaluate.sets[i].text);
+  explicit OwnFilesRules(const Rules& rules) : Rules(rules) {
+    for (const char* name : {"lock", "log.txt", "steps.jsonl", "deck.resolved.yaml", "run.h5"})
+      add("run.directory", config_.run.directory, name);
+    add("checkpoint.directory", config_.checkpoint.directory, "step-1");
+    add("data.cache", config_.data.cache.value_or(""), "tokens.bin");
+    add("record.metrics_file", config_.record.metrics_file);
   }
 
- private:
-  void expect_none(const std::string& section, const std::vector<std::string>& text) const {
-    const std::tuple<const char*, std::string, std::vector<const char*>> own[] = {
-        {"run.directory",
-         config_.run.directory,
-         {"/lock", "/log.txt", "/steps.jsonl", "/deck.resolved.yaml", "/run.h5"}},
-        {"checkpoint.directory", config_.checkpoint.directory, {"/step-1"}},
-        {"data.cache", config_.data.cache.value_or(""), {"/tokens.bin"}},
-        {"record.metrics_file", config_.record.metrics_file, {""}}};
-    for (const std::string& entry : text)
-      for (const auto& [key, place, names] : own)
-        if (!place.empty() && readable({key}) &&
-            std::ranges::any_of(names, [&](auto* name) { return finds(entry, place + name); }))
+  void check() const {
+    const auto& train = config_.data.train;
+    expect_none_in("data.train", train.text);
+    expect_none_in("data.validation", config_.data.validation.text);
+    for (std::size_t i = 0; i < train.mixture.size(); ++i)
+      expect_none_in(fmt::format("data.train.mixture[{}]", i), train.mixture[i].text);
+    for (std::size_t i = 0; i < config_.evaluate.sets.size(); ++i)
+      expect_none_in(fmt::format("evaluate.sets[{}]", i), config_.evaluate.sets[i].text);
+  }
+
+  void expect_none_in(const std::string& section, const std::vector<std::string>& text) const {
+    for (const std::string& entry : text) {
+      const Search search(entry);
+      std::string said;
+      for (const auto& [key, file] : own)
+        if (key != said && search.finds(file))
           say(section + ".text",
               fmt::format("'{}' includes {}, which would be read as text. Move one of them.", entry,
-                          key));
+                          said = key));
+    }
   }
+
+  void add(const char* key, const std::string& place, const std::string& name = "") {
+    std::error_code problem;
+    const fs::path there = fs::weakly_canonical(fs::absolute(place, problem), problem);
+    if (!place.empty() && readable({key}))
+      own.emplace_back(key, name.empty() ? there : there / name);
+  }
+
+  std::vector<std::pair<std::string, fs::path>> own;
 };
 
 }  // namespace
 
 void check_own_files(const Rules& rules) {
-  OwnFilesRules{rules}.check();
+  OwnFilesRules(rules).check();
 }
 
 }  // namespace trireme::deck

@@ -181,12 +181,6 @@ bool matches(std::string_view pattern, std::string_view name) {
   return match(pattern, name).has_value();
 }
 
-std::int64_t TheirTensor::elements() const {
-  std::int64_t product = 1;
-  for (const std::int64_t extent : shape) product *= extent;
-  return product;
-}
-
 std::int64_t TheirTensor::our_row(std::int64_t stored) const {
   if (head_rows == HeadRows::ours)
     return stored;

@@ -19,6 +19,8 @@
 
 #include "model/config.hpp"
 
+#include "weights/stored_type.hpp"
+
 namespace trireme::weights {
 
 /// The order of a query or key head's rows in a file, compared with ours: as they are; the two
@@ -76,7 +78,7 @@ struct TheirTensor {
   HeadRows head_rows = HeadRows::ours;
   std::int64_t rows_of_head = 0;
 
-  [[nodiscard]] std::int64_t elements() const;
+  [[nodiscard]] std::int64_t elements() const { return elements_of(shape); }
   /// The row of ours, from `begin` on, that is stored as row `stored`.
   [[nodiscard]] std::int64_t our_row(std::int64_t stored) const;
 };

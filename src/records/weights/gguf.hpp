@@ -31,8 +31,7 @@ struct GgufContent {
   std::vector<TensorOutput> tensors = {};  ///< in the order of their data, of any type
   std::vector<std::pair<std::string, std::string>> facts = {};  ///< additional keys with texts
 };
-/// The type in which a tensor is stored if `wanted` is the type of matrices: fp32 for vectors and
-/// positions, and fp16 for rows that do not consist of whole blocks of q8_0.
+/// The type in which a tensor is stored if `wanted` is the type of matrices.
 StoredType gguf_type(const TheirTensor& tensor, StoredType wanted);
 
 /// Writes the whole file, with tensors of `model`. Throws UserError if llama.cpp has no

@@ -39,7 +39,7 @@ struct StoredTensor {
   std::vector<Extent> extents = {};
   std::optional<std::uint64_t> content_hash = {};  ///< sum of element_hash of fp32 elements
 
-  [[nodiscard]] std::int64_t elements() const;
+  [[nodiscard]] std::int64_t elements() const { return elements_of(shape); }
   auto fields() {
     return std::tie(parameter, name, shape, type, transposed, extents, content_hash);
   }

@@ -5,6 +5,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <numeric>
 #include <span>
 #include <vector>
 
@@ -17,6 +19,9 @@ enum class StoredType : std::uint8_t { f32, bf16, f16, q8_0 };
 /// Elements that share a factor in q8_0.
 inline constexpr std::int64_t q8_0_block = 32;
 
+inline std::int64_t elements_of(const std::vector<std::int64_t>& shape) {
+  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies());
+}
 /// Size of one element in bytes. Requires: not q8_0.
 constexpr std::size_t size_bytes(StoredType type) {
   return type == StoredType::f32 ? 4 : 2;

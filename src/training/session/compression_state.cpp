@@ -84,7 +84,6 @@ class Load {
         facts_(facts),
         session_(session),
         world_(world),
-        plan_(session.plan),
         manifest_(comm::from_first_rank(world, [&] { return record::read_manifest(directory); })) {
     for (const Carried& own : session.optimizer.carried())
       if (const auto writers = writers_of(own, facts); writers > 0)
@@ -133,12 +132,13 @@ class Load {
   /// the gradients to which they can be added. That of rank or leaf 0 stands for all. The same on
   /// all ranks.
   [[nodiscard]] std::vector<Wanted> other_errors() const {
+    const layout::Plan& plan = session_.plan;
     std::set<std::pair<std::string, ParameterIndex>> held;
     for (const auto& [one, writers, is_added] : wanted_) {
       const bool by_owners = one.holder == Holder::owner || is_outer(one);
       const auto pieces = by_owners
-                              ? plan_.find_pieces(one.bucket, 0, plan_.bucket(one.bucket).elements)
-                              : plan_.find_pieces(one.bucket, one.begin, one.values.elements);
+                              ? plan.find_pieces(one.bucket, 0, plan.bucket(one.bucket).elements)
+                              : plan.find_pieces(one.bucket, one.begin, one.values.elements);
       for (const layout::Piece& piece : pieces) held.emplace(one.name, piece.parameter);
     }
     std::vector<Wanted> others;
@@ -147,10 +147,10 @@ class Load {
         continue;
       Carried one{.name = fact.substr(carried_prefix.size()), .bucket = {}, .values = {}};
       one.holder = one.name.ends_with("sum_error") ? Holder::owner : Holder::rank;
-      for (std::size_t p = 0; p < plan_.parameters().size(); ++p) {
+      for (std::size_t p = 0; p < plan.parameters().size(); ++p) {
         const auto parameter = static_cast<ParameterIndex>(p);
-        one.bucket = plan_.placement(parameter).bucket;
-        one.begin = plan_.placement(parameter).begin - plan_.bucket(one.bucket).begin;
+        one.bucket = plan.placement(parameter).bucket;
+        one.begin = plan.placement(parameter).begin - plan.bucket(one.bucket).begin;
         one.values = session_.engine.gradient(parameter);
         if (!held.contains({one.name, parameter}) && is_stored(state_of(one), parameter))
           others.push_back({one, writers_of(one, facts_), true});
@@ -162,7 +162,7 @@ class Load {
   void load_round(std::int64_t round) {
     // One rank of those that add up their gradients.
     const bool adds_others =
-        (session_.job.optimizer.outer.on() ? plan_.rank_in_replica(world_.rank())
+        (session_.job.optimizer.outer.on() ? session_.plan.rank_in_replica(world_.rank())
                                            : world_.rank()) == 0;
     std::vector<record::MutableSlab> slabs;
     std::vector<device::Buffer> memory;
@@ -181,7 +181,7 @@ class Load {
         sums.push_back({.sum = one.values, .term = term});
         one.values = term;
       }
-      add_parts(slabs, plan_, one);
+      add_parts(slabs, session_.plan, one);
     }
     // Another way of sending gradients may have left no errors of some parameters.
     std::erase_if(slabs, [&](const record::MutableSlab& slab) {
@@ -199,7 +199,6 @@ class Load {
   const record::NameValues& facts_;
   Session& session_;
   comm::World& world_;
-  const layout::Plan& plan_;
   const record::Manifest manifest_;
   std::vector<Wanted> wanted_;
 };

@@ -28,8 +28,7 @@ std::vector<record::MutableSlab> compression_slabs(const Session& session, int r
 /// The facts that load_compression() reads; none without compression.
 record::NameValues compression_facts(const Session& session);
 
-/// Collective. Loads the state from the checkpoint in `directory`, which has `facts`. What it does
-/// not have stays zero.
+/// Collective. Loads what the checkpoint in `directory` has of the state; the rest stays zero.
 void load_compression(const std::string& directory,
                       const record::CheckpointFacts& facts,
                       Session& session,

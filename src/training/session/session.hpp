@@ -154,8 +154,7 @@ class Session {
   /// sum. Collective. Throws comm::Interrupted when `interrupts` is true on any rank.
   std::optional<Evaluation> evaluate(const comm::Wanted& interrupts = {});
 
-  /// Collective. Fills `slabs`, in the device's memory, from the checkpoint in `directory`, and
-  /// returns its facts. Throws as record::load_checkpoint().
+  /// record::load_checkpoint() into memory of the device. Collective.
   record::CheckpointFacts load(const std::string& directory,
                                std::vector<record::MutableSlab> slabs,
                                comm::World& among);

@@ -436,12 +436,11 @@ ExitCode Trainer::steps() {
   evaluate_at_start();
   if (dropped_) {
     const auto reason = session::agree(world, requests()).stop().value();
-    if (reason == session::StopReason::time_limit) {  // the next start would get no further
-      finish(false);
-      throw UserError(fmt::format("no step was made: {}. Raise this limit, or evaluate less.",
-                                  signals.text_of(reason)));
-    }
-    return stopped(reason, "Run the same command again to resume");
+    if (reason != session::StopReason::time_limit)
+      return stopped(reason, "Run the same command again to resume");
+    finish(false);  // the next start would get no further
+    throw UserError(fmt::format("no step was made: {}. Raise this limit, or evaluate less.",
+                                signals.text_of(reason)));
   }
   training.energy.begin();
   for (std::int64_t number = first_step; number <= job.run.steps; ++number) {

@@ -221,9 +221,7 @@ void add_options(CLI::App& command, SampleOptions& options) {
   auto* prompt =
       command.add_option("--prompt", options.prompt, "Text to continue. Default: int main.");
   auto* prompts =
-      command
-          .add_option("--prompts", options.prompts,
-                      "File of prompts, one per line. Blank lines are ignored and do not count.")
+      command.add_option("--prompts", options.prompts, "File of prompts, one per nonblank line.")
           ->excludes(prompt);
   command
       .add_option("--field", options.field,
